@@ -70,7 +70,7 @@ def orders(rows: int, folder: Path) -> Path:
 
 
 def counted(source: Path, rows: int, path: Path) -> Path:
-    """The rows of the first users of a file, with their counts as values, up to so many rows."""
+    """The rows of the first users of a file, with their counts as values, up to this number of rows."""
     table = pq.read_table(source, columns=["user", "item", "count"]).sort_by("user")
     if table.num_rows > rows:
         after = table["user"][rows]

@@ -115,7 +115,7 @@ def in_hindsight(
     releases: Iterator[Release],
     times: int,
 ) -> tuple[Fixed, Worth]:
-    """The best of the family, released so many times, and what it was."""
+    """The best of the family, released `times` times, and what it was."""
 
     def one(fixed: Fixed) -> Worth:
         with chosen(fixed.way, ClipBound(*fixed.counts, "gaussian", fixed.totals)):

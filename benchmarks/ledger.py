@@ -43,7 +43,7 @@ KINDS = (
 
 
 def promises(number: int) -> list[Guarantee]:
-    """What so many releases promise, by turns of every kind."""
+    """What this number of releases promises, by turns of every kind."""
     drawn, found = random.Random(1), []
     for k in range(number):
         epsilon = round(drawn.uniform(0.02, 0.2), 4)

@@ -53,7 +53,7 @@ def by_names(users: np.ndarray, names: np.ndarray, budget: Budget, k: int, rando
 
 
 def names_of(shard: Shard, budget: Budget, random: np.random.Generator, runs: int) -> list[np.ndarray]:
-    """Which items are named in some runs, by the law that is chosen most often."""
+    """Which items are named in some runs, by the curve that is chosen most often."""
     selection = named_top(budget, 1, item_type=int).selection
     chances = selection.choice.chances(table_of(selection.choice, [shard]))
     chosen = selection.choice.candidates[int(np.argmax(chances))].chosen

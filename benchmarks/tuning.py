@@ -157,7 +157,9 @@ JOBS: dict[str, Job] = {
         "LEFT_OUT_PRICE MOST_WORTH ONE_EVENT_WORTH TOTALS_NOISE_PRICE LARGE_NORM_PENALTY LEAST_PART_OF_SELECTION "
         "MISSED_BY_COUNTS SELECTION_WORTH BOUNDS_OF_ESTIMATES CAPS NORMS_OF_TOTALS ITEMS_OF_SELECTION ITEMS_BETWEEN "
         "ROUNDS_OF_HISTOGRAM TYPICAL_ITEMS SELECTION_MEDIANS SELECTION_MEDIAN_IN_ROUNDS GROUP_BY_TOTAL_NOISE "
-        "GROUP_BY_OWN_NOISE GROUPS_ALIKE MOST_GROUPS FREE_ITEMS STATED_BEYOND HELD_BACK_BY HELD_BACK_ORDERS",
+        "GROUP_BY_OWN_NOISE GROUPS_ALIKE MOST_GROUPS FREE_ITEMS STATED_BEYOND HELD_BACK_BY HELD_BACK_ORDERS "
+        "CAP_CHOICE_SHARE ABOVE_CAP SPREAD_OF_LEFT_OUT LEFT_OUT_OF_FULL_SPREAD LOOKS_OF_SPREAD LEFT_OUT_UNKNOWN SHRINKAGE_STEP "
+        "FARTHEST_SHRUNK SHRINKAGE_ROUNDS",
     ),
     "histogram of a domain": Job(
         "histogram",
@@ -222,6 +224,7 @@ JOBS: dict[str, Job] = {
         lambda log: PROMISE | {name: "value:auto" for name in ("mean", "variance")} | {"users": True},
         of_items("mean_value", "means"),
         "RANGE_CHOICE_SHARE AGGREGATE_PRECISION LEFT_OUT_PRICE_OF_AGGREGATE RATIO_NOISE_PRICE ITEMS_OF_AGGREGATE RANGE_ENDS "
+        "CAPS_OF_AGGREGATE "
         "MEAN_WEIGHT VARIANCE_WEIGHT COUNT_WEIGHT KEY_VARIANCE TAKEN_FOR_MISSING POOLING_ROUNDS POOLING_STEPS "
         "POOLING_STIFFNESS",
     ),
@@ -306,7 +309,7 @@ def other_values(number: str) -> list[tuple[str, Any]]:
 
 
 def _times(value: Any, factor: Fraction) -> Any:
-    """So many times a number, or each of several. A share stays below 1, and shares that add up to 1 still do."""
+    """A number times the factor, or each of several. A share stays below 1, and shares that add up to 1 still do."""
     if isinstance(value, dict):
         return {key: _times(each, factor) for key, each in value.items()}
     if isinstance(value, tuple) and math.isclose(sum(value), 1):

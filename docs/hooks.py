@@ -1,7 +1,8 @@
 """What mkdocs adds to the pages in docs/: commands from their parsers, the API's names, and pages that lie outside docs/.
 
 Links of pages lead to files of the repository, so that they work where it is browsed. Here they are turned into links of the
-site; what the site does not have, such as a source file, becomes its name alone.
+site; what the site does not have, such as a source file, becomes its name alone. Formulas of proofs, which are between dollars,
+become MathML, which every browser shows without a script.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from latex2mathml.converter import convert
 from mkdocs.structure.files import File, Files
 
 from headcount.pipelines.command import COMMANDS, load
@@ -31,6 +33,7 @@ FACES = {
     "headcount.transforms": "Transforms for pipelines of Apache Beam. Explained in [Transforms for Beam](../embedding.md).",
     "headcount.mechanisms": "The mathematics, without Beam. Explained in [Transforms for Beam](../embedding.md).",
 }
+_FORMULA = re.compile(r"`[^`]*`|\$\$(.+?)\$\$|\$(.+?)\$", re.DOTALL)
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?:)([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -60,7 +63,18 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         up = "../" * name.count("/")
         return f"{picture}[{text}]({up}{where}{anchor or ''})"
 
+    if name.startswith("proofs/"):
+        markdown = _FORMULA.sub(formula, markdown)
     return _LINK.sub(link, markdown) if not name.startswith("api/") else markdown
+
+
+def formula(found: re.Match[str]) -> str:
+    """A formula between dollars as MathML; code stays as it is."""
+    block, inline = found.groups()
+    if block is None and inline is None:
+        return found.group()
+    made = convert(" ".join((block or inline).split()), display="inline" if block is None else "block")
+    return made if inline is None else f"<span>{made}</span>"  # else a paragraph that begins with it would be cut
 
 
 def site_page(target: Path) -> str | None:

@@ -22,17 +22,11 @@ from fractions import Fraction
 # How a budget is divided between the steps of a release. Any share above 0 and below 1 is private. A larger one makes its own
 # step better, and leaves less for the others.
 
-#: Of epsilon, for a bound that is chosen for the least error, or for the most items (`choice.run`).
+#: Of epsilon, for a bound that is chosen for the least error, or for the most items (`choice.run`); for the bound of one total,
+#: which has no other error, so that it is worth more (`histogram.total`); and for the number of samples of each user
+#: (`distribution.learn`). Of rho, for the two bounds of `count_release.papers.plume`.
 CHOICE_SHARE_FOR_ERROR, CHOICE_SHARE_FOR_ITEMS = Fraction(1, 10), Fraction(1, 20)
-
-#: Of epsilon, for the bound of one total (`histogram.total`). A total has no other error, so its bound is worth more.
-CHOICE_SHARE_FOR_TOTAL = Fraction(1, 5)
-
-#: Of epsilon, for the number of samples of each user (`distribution.learn`).
-CHOICE_SHARE_FOR_SAMPLES = Fraction(1, 20)
-
-#: Of rho, for the two bounds of `count_release.papers.plume`.
-CHOICE_SHARE_FOR_PLUME = 0.1
+CHOICE_SHARE_FOR_TOTAL, CHOICE_SHARE_FOR_SAMPLES, CHOICE_SHARE_FOR_PLUME = Fraction(1, 5), Fraction(1, 20), 0.1
 
 #: Of epsilon, for the limit on items per user, the first of two draws that decide how items are named (`partitions.auto`,
 #: `histogram.account`). More finds the limit with fewer users.
@@ -42,12 +36,9 @@ NAMES_LIMIT_SHARE = Fraction(3, 200)
 #: These could be one number. A wrong choice may leave nothing to count, which is why the second is larger.
 NAMES_CHOICE_SHARE, NAMES_CHOICE_SHARE_OF_HISTOGRAM = Fraction(1, 20), 0.07
 
-#: Of epsilon, for the counts' bound, and for that of the totals (`histogram.account`). A totals' bound that is too small makes
-#: all estimates too low.
-COUNTS_CHOICE_SHARE, TOTALS_CHOICE_SHARE = 0.05, 0.07
-
-#: Of epsilon, for how many events of one user on one item count (`histogram.account`).
-CAP_CHOICE_SHARE = 0.03
+#: Of epsilon, for the counts' bound, for that of the totals, and for how many events of a user on one item count
+#: (`histogram.account`). A totals' bound that is too small makes all estimates too low.
+COUNTS_CHOICE_SHARE, TOTALS_CHOICE_SHARE, CAP_CHOICE_SHARE = 0.05, 0.07, 0.03
 
 #: Of epsilon, for the range of one column of values; of each of k columns it is this by the root of k (`histogram.account`).
 RANGE_CHOICE_SHARE = 0.1
@@ -75,19 +66,16 @@ THRESHOLD_DELTA, LAPLACE_THRESHOLD_DELTA, SELECTION_DELTA = 0.1, 0.6, 0.3
 #: smaller and the threshold higher (`calibration.noise`, `partitions.rounds`).
 GAUSSIAN_NOISE_DELTA = 0.99
 
-#: Of delta, what the noise of all rounds of sips costs; the rest is for their thresholds (`partitions.rounds`).
-SIPS_NOISE_DELTA = 0.5
-
-#: Of delta, what names cost where a budget in epsilon is converted to zCDP; the rest is for the conversion
-#: (`accounting.budget`).
-NAMES_DELTA = 0.5
+#: Of delta, what the noise of all rounds of sips costs; the rest is for their thresholds (`partitions.rounds`). And what names
+#: cost where a budget in epsilon is converted to zCDP; the rest is for the conversion (`accounting.budget`).
+SIPS_NOISE_DELTA, NAMES_DELTA = 0.5, 0.5
 
 #: Of the delta of selection in rounds, for items of one user alone; it costs a curve less there than elsewhere. And that delta
-#: by the one of a single round: more is better for rounds and worse for one. The product is below 1 (`partitions.law_budget`).
+#: by the one of a single round: more is better for rounds and worse for one. Their product is below 1 (see `curve_budget`).
 OWN_ITEMS_DELTA, ROUNDS_DELTA = 1 / 3, 23 / 20
 
 #: Of a selection, for all rounds before the last, which take away what is named easily: where names are all that is released,
-#: and for sips and names that are a part of a release. These could be one number (`partitions.law_budget`,
+#: and for sips and names that are a part of a release. These could be one number (`partitions.curve_budget`,
 #: `partitions.rounds`).
 EARLY_ROUNDS_SHARE, EARLY_ROUNDS_SHARE_OF_PART = 1 / 20, 1 / 10
 
@@ -137,10 +125,10 @@ ABOVE_CAP = 0.01
 #: precision. 0.3 and 1 do about as well.
 TOTALS_NOISE_PRICE = 0.3
 
-#: What noise counts for a mean or a variance by that for a total: a bound takes rows from these, and no part of the number
-#: itself (`aggregate.stages`). More keeps fewer rows with less noise. 5 finds the best bound, or nearly, on seven kinds of
-#: data.
-RATIO_NOISE_PRICE = 5
+#: What noise counts for a mean, a variance or a quantile by that for a total: a bound takes rows from these, and no part of the
+#: number itself (`aggregate.stages`, where it is averaged over the metrics). More keeps fewer rows with less noise. 2 has lower
+#: errors than 5 on nine laws, half as large where users have many keys.
+RATIO_NOISE_PRICE = 2
 
 #: The power by which larger bounds are drawn less often, where nobody is above them: of one total and of items per user, and of
 #: the norm of totals. More cuts a few users with most events. These could be one number (`bound_choice.one_total`,
@@ -210,9 +198,8 @@ NORMS_OF_PUBLIC_DOMAIN = tuple(sorted({round(10 ** (step / 40)) for step in rang
 BOUNDS_OF_TOTAL = tuple(sorted({round(10 ** (step / 40)) for step in range(361)}))
 
 #: Upper ends of a range of values: 1, 2, 5, 10 and so on (`aggregate.ranges`). Four at least.
-RANGE_ENDS = tuple(Fraction(digit) * Fraction(10) ** power for power in range(-9, 12) for digit in (1, 2, 5)) + (
-    Fraction(10) ** 12,
-)
+RANGE_ENDS = tuple(Fraction(digit) * Fraction(10) ** power for power in range(-9, 12) for digit in (1, 2, 5))
+RANGE_ENDS += (Fraction(10) ** 12,)
 
 #: Rounds of selection: the default, and where names are a part of a histogram, where two name 95 to 99 % of what three name, in
 #: a pass less over the data (`partitions`, `histogram.stages`). These could be one number.
@@ -258,11 +245,9 @@ DESCENT_STEPS, DESCENT_STRIDE, DESCENT_DECAY = 16, 0.25, -0.75
 #: Parameters of the flood of the shuffle model: the one with the fewest messages is taken (`shape.papers.shuffled`).
 FLOODS = tuple(Fraction(q) for q in ("4/5", "17/20", "9/10", "93/100", "19/20", "97/100", "49/50", "99/100", "199/200"))
 
-#: Buckets for each item of each user (`shape.hashed`). More keeps items apart, fewer have less noise. At least 2.
-BUCKETS_PER_USER = 4
-
-#: The most positions of a shape that mode "auto" sorts, which is closer: a few seconds' work (`shape.auto`).
-MOST_SORTED = 10**7
+#: Buckets for each item of each user (`shape.hashed`): more keeps items apart, fewer have less noise. At least 2. And the most
+#: positions of a shape that mode "auto" sorts, which is closer: a few seconds' work (`shape.auto`).
+BUCKETS_PER_USER, MOST_SORTED = 4, 10**7
 
 #: The search for a sample's threshold ends where it is this much worse than the best one found (`sampled.plan`). More is
 #: slower.
@@ -293,7 +278,7 @@ SELECTION_MEDIANS |= {300: 1.347, 1000: 1.585, 3000: 1.88, 10_000: 2.4}
 #: The same of selection in rounds, relative to one round (`partitions.auto`).
 SELECTION_MEDIAN_IN_ROUNDS = 1.04
 
-#: The order a of a selection is where its divergence by a to this power is largest (`partitions.law_budget`). More gives curves
+#: The order a of a selection is where its divergence by a to this power is largest (`curve_budget`). More gives curves
 #: that begin to rise earlier, less ones that end earlier. Medians are within half a percent of the best order's.
 ORDER_POWER = 1.9
 
@@ -346,8 +331,9 @@ GROUPS_ALIKE, MOST_GROUPS = 3.0, 64
 #: How far items of a size differ in what the bound left out of them, as a part of their count: the standard deviation where
 #: this share of the events or more is left out, and in proportion below that; twice that where one event of each user is
 #: counted, as the root of a user's items becomes their number (`histogram.groups`). What real data showed; more makes intervals
-#: wider. And how many second looks this is worth, which may tell of more.
-SPREAD_OF_LEFT_OUT, LEFT_OUT_OF_FULL_SPREAD, LOOKS_OF_SPREAD = 0.15, 0.3, 4
+#: wider. How many second looks this is worth, which may tell of more; and the noise of all totals together, as a part of them,
+#: from which on it is not told what was left out.
+SPREAD_OF_LEFT_OUT, LEFT_OUT_OF_FULL_SPREAD, LOOKS_OF_SPREAD, LEFT_OUT_UNKNOWN = 0.15, 0.3, 4, 0.1
 
 #: The distribution of counts behind the noisy ones (`histogram.deconvolution`): how finely it is told, in standard deviations
 #: of the noise, up to how many of them, and the steps of its computation. Finer and farther is slower; more steps follow single
@@ -370,12 +356,13 @@ ROWS_TO_LOOK_INTO, HARDLY_ROWS, RANK_AS_WELL = math.sqrt(TREE_BRANCHING), 3.0, 1
 #: data that was tried.
 FARTHEST_LIKELY_SHAPE = 2.0
 
-#: The most likely shape: it is looked at first after some steps, then after so many times more, and is done where that gains
+#: The most likely shape: it is looked at first after some steps, then after this many times more, and is done where that gains
 #: less than this times p^3 (1 - p)^2, or after the most steps (`shape.likelihood`). More steps follow noise, fewer are coarse.
 LIKELY_FIRST_CHECK, LIKELY_GROWTH, LIKELY_LEAST_GAIN, LIKELY_MOST_STEPS = 6, 1.3, 7.3, 500
 
-#: Values for each scale of the noise that the most likely shape tells apart (`shape.likelihood`). More is slower.
-LIKELY_RESOLUTION = 50
+#: Values for each scale of the noise that the most likely shape tells apart (`shape.likelihood`), and steps of an estimator
+#: that are looked at for the error of one row of a shape (`shape.properties`). More is slower.
+LIKELY_RESOLUTION, STEPS_OF_ROW = 50, 16
 
 #: Counts beyond this stay as they are in the inversion of hashing, whose time grows with the square (`shape.hashed`).
 FARTHEST_INVERTED = 1 << 14
@@ -383,9 +370,6 @@ FARTHEST_INVERTED = 1 << 14
 #: The column `error` of a shape: how often it is tried out, once where there are more distinct counts or items than the next
 #: two, and beyond the last without hashing (`shape.rehearsal`). More is steadier, and slower.
 REHEARSALS, MANY_COUNTS, MANY_ITEMS, MOST_REHEARSED = 4, 1 << 12, 1 << 16, 1 << 24
-
-#: Steps of an estimator that are looked at for the error of one row of a shape (`shape.properties`). More is slower.
-STEPS_OF_ROW = 16
 
 #: The polynomial for entropy, by the logarithm of the samples: its degree, the interval that it is fitted on, and the largest
 #: count that it is used for (`shape.estimators`). More has less bias, and more noise.
@@ -396,7 +380,7 @@ COVERAGE_SMOOTHING = 10
 
 # How a selection curve is made
 # -----------------------------
-# Every curve is checked when it is made, and refused if it does not keep what is stated of it (`partitions.law`).
+# Every curve is checked when it is made, and refused if it does not keep what is stated of it (`partitions.selection_curve`).
 
 #: The weight of a user, in units: at most, and halved while a curve has more states than the second; from the third on it is
 #: refused. More names a little more, and takes longer.

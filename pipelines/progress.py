@@ -183,7 +183,7 @@ def reset() -> None:
 
 
 def advance(rows: int) -> None:
-    """So many more rows have been read."""
+    """This number of rows more has been read."""
     with _lock:
         _run.counted, _run.rows = _run.rows, _run.rows + rows
         _run.last_row = time.monotonic()
@@ -196,7 +196,7 @@ def planned(steps: Sequence[Step]) -> None:
 
 
 def begins(name: str, parts: int | None, begun: Callable[[], int | None]) -> None:
-    """The step of this name begins: it has so many parts, if that is known, and `begun` tells how many have begun."""
+    """The step of this name begins: it has this number of parts, if that is known, and `begun` tells how many have begun."""
     with _lock:
         _run.current = next((k for k, step in enumerate(_run.steps) if step.name == name), None)
         _run.parts, _run.begun_parts, _run.since = parts, begun, time.monotonic()

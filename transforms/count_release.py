@@ -124,7 +124,7 @@ class PrivateCountRelease(_FromFrame):
         budget: what all of it may cost, as a `Zcdp` or a `Budget`; it needs a delta.
         relative_error: most of the counts are within this share of the true ones (default: 0.1). Less buys fewer items.
         k_bar: the items that are looked at, and released, at most (default: 10,000). More take more memory in one worker.
-        max_per_item: count events, up to so many of each user, in place of users (default: None, users).
+        max_per_item: count events, up to this number of each user, in place of users (default: None, users).
         noise_reduction: spend less on counts that are exact enough, which buys some more of them (default: False).
         strict_target: keep to small relative errors, whatever they cost (default: False).
         start_epsilon: what the first items cost (default: 0.0005, a threshold of some 60,000 users). It should give a threshold
@@ -192,8 +192,8 @@ class TopItems(_FromFrame):
     Parameters:
         budget: what all of it may cost; it needs a delta.
         k: the items to find, at most. More of them share the budget.
-        method: "draws" from all items, or "names": items are named by law, and ranked by draws among these (default: None,
-            draws below k = 10, and else names, which find more).
+        method: "draws" from all items, or "names": a selection curve names items, and draws among these rank them (default:
+            None, draws below k = 10, and else names, which find more).
         k_bar: the items that draws look at (default: None, 10,000). More take more memory in one worker.
         relation, release, item_type, shards, output_files: as for `Histogram`.
     """

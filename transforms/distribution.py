@@ -51,7 +51,7 @@ from headcount.transforms.core.rows import IntItemProbability, ItemProbability
 from headcount.transforms.core.user_shards import UserShards, item_shards
 from headcount.transforms.keyed.domain import given_items
 
-# The laws that p is chosen by are computed once in a shard of symbols: it should have some symbols to use them for.
+# The distributions that p is chosen by are computed once in a shard of symbols: it should have some symbols to use them for.
 _LEAST_SYMBOLS = 32
 
 Known = tuple[DistributionPlan, ...] | DecidedDistribution  # the plans, or what they are found in
@@ -78,7 +78,7 @@ class LearnDistribution(PrivateTransform):
             users, and "buckets" learns from users of all sizes apart. More have less noise each, of fewer users.
         method: "gaussian" or "laplace", or for users who are all alike "dense" or "sparse"; "auto" (default) takes the one of
             the first two with the least error to expect, from public numbers alone.
-        users: the number of users with so many samples, if it is public (default: None, it is counted).
+        users: the number of users with that many samples, if it is public (default: None, it is counted).
         hypothesis: how "dense" and "sparse" choose probabilities: "ks" (default), or "phs", the paper's own, which needs more
             users. Too few public `users` are refused; if the noisy number of them is too small, the errors of all rows are 1.
         relation, release, item_type, shards, output_files: as for `Histogram`.

@@ -31,7 +31,7 @@ def poisson_users(users: int, alpha: float, rng: np.random.Generator) -> np.ndar
 
 
 def measure(counts: np.ndarray, cap: int, release: Release) -> Debiased:
-    """One release of each kind at epsilon 1: of so many users the noise hardly shows.
+    """One release of each kind at epsilon 1: with this many users the noise hardly shows.
 
     The number of users is public, as in the paper, since users without the item have no rows to be counted by.
     """

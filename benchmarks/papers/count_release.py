@@ -108,7 +108,7 @@ def _chosen(made: PlumeRelease, data: Data) -> Method:
 
 
 def quality(data: Data, counts: pa.RecordBatch, factor: float = 0.0) -> tuple[int, float]:
-    """Results, and the share within 10 % of the truth, of counts that are at least so many standard deviations."""
+    """Results, and the share within 10 % of the truth, of counts of at least this number of standard deviations."""
     count, stddev = (np.asarray(counts.column(name)) for name in ("bounded_count", "noise_stddev"))
     kept = np.flatnonzero(count >= factor * stddev)
     names = counts.column("item").take(pa.array(kept)).to_pylist()

@@ -30,6 +30,7 @@ from _shared import DATA, OUT, headcount, run, write_csv
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.domain import public_domain
 from headcount.mechanisms.counting.evidence import Evidence
 from headcount.mechanisms.distribution.learn import Steps, combined, estimate
 from headcount.mechanisms.distribution.plan import plan_distribution
@@ -84,7 +85,8 @@ def error(
         return float(np.abs(table.totals() / (samples * users) - p).sum())
     name, _, hypothesis = method.partition(", ")
     plan = plan_distribution(BUDGET, len(p), samples, relation, users, name, hypothesis or "ks")
-    steps, key = Steps(plan, table.symbols, f"run-{number}", "benchmark"), seed(number)
+    symbols = public_domain(table.symbols.to_pylist(), str)
+    steps, key = Steps(plan, symbols, f"run-{number}", "benchmark"), seed(number)
     found = estimate(table, steps, Evidence.of([steps.digest(table, key)], []), key)
     rows = combined(table.symbols, [found])
     return float(np.abs(np.asarray(rows.column("probability")) - p).sum())
@@ -180,7 +182,7 @@ def plot(found: dict[tuple[str, int, str, int], float], path: Path) -> None:
 
 
 def sample_log(users: int, samples: int, symbols: int, folder: Path) -> tuple[Path, Path]:
-    """A log of users with so many samples each, in no order, and the file of the domain; kept for later runs."""
+    """A log of users with this number of samples each, in no order, and the file of the domain; kept for later runs."""
     path = folder / f"samples-{users}-{samples}-{symbols}.parquet"
     domain = path.with_suffix(".txt")
     names = [f"s{symbol:06d}" for symbol in range(symbols)]

@@ -42,7 +42,7 @@ def ways(samples: int) -> dict[str, tuple[float, int]]:
 
 
 def noisy_sums(counts: np.ndarray, buckets: int, p: float, noises: int, trial: int) -> Tally:
-    """How many buckets have which sum, after a hash and so many noises."""
+    """How many buckets have which sum, after a hash and this number of noises."""
     rng = np.random.default_rng([buckets, trial])
     sums = make_tally(np.bincount(rng.integers(0, buckets, len(counts)), counts, minlength=buckets).astype(np.int64))
     scale = Fraction(-1 / math.log(p)).limit_denominator(1 << 20)

@@ -228,12 +228,12 @@ def sum_up(values: Iterable[float]) -> float:
 
 
 def digits_up(value: float, digits: int) -> float:
-    """The least number of so many decimal digits that is not below the value."""
+    """The least number of this many decimal digits that is not below the value."""
     return _digits(value, digits, decimal.ROUND_CEILING)
 
 
 def digits_down(value: float, digits: int) -> float:
-    """The largest number of so many decimal digits that is not above the value."""
+    """The largest number of this many decimal digits that is not above the value."""
     return _digits(value, digits, decimal.ROUND_FLOOR)
 
 

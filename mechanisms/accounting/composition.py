@@ -1,41 +1,17 @@
-"""What choices and noise cost together: exactly composed, in place of shares of epsilon that are added up.
+"""What choices and noise cost together, composed exactly: epsilon and delta of parts of several kinds.
 
-A release that chooses something first, and adds Gaussian noise in several stages, has these kinds of parts:
-
-* **Gaussian parts**, at an l2 distance of neighbours d and a standard deviation sigma. Adaptively composed they are one
-  Gaussian with mu^2 = sum of (d / sigma)^2 (Dong, Roth, Su, "Gaussian differential privacy", 2022).
-* **Choices** of bounded range c: log-probabilities of neighbours differ by amounts within an interval of length c, as those
-  of `choice.exponential` do. Their divergence at e^s is at most (1 - e^((s-c)/2))^2 / (1 - e^-c) for |s| <= c (Dong, Durfee,
-  Rogers, "Optimal differential privacy composition for exponential mechanisms", 2020).
+* **Gaussian parts**, at an l2 distance of neighbours d and a standard deviation sigma: together mu^2 = sum of (d / sigma)^2.
+* **Choices** of bounded range c: log-probabilities of neighbours differ by amounts within an interval of length c
+  (`choice.exponential`).
 * **Pure parts**, such as Laplace noise: e-differentially private, with no more said.
+* **Renyi parts**: a divergence of at most R of one order a, such as selection curves, and all that is known to be zCDP.
+* **Hiding**, the delta of selection: items of one user alone are shown with this probability at most. It is added.
 
-* **Parts of a Renyi divergence** R of one order a, such as names by law, and all that is known to be zCDP. Their divergence at
-  e^s is at most e^((a-1)(R - s)) (1 - 1/a)^(a-1) / a (Canonne, Kamath, Steinke, "The discrete Gaussian", 2020).
+Guarantee: `composed_delta` is an upper bound of delta at epsilon for all parts together, in any order, where each may depend on
+what the ones before have released. Where one of several alternatives follows the choices, the worst of them counts.
 
-* **Hiding**: thresholds that show a user's own items with a probability of at most delta'. Such a part is private but for an
-  event of that probability, whatever else is released (`partitions.rounds` has that argument), so delta' is added.
-
-Guarantee: `composed_delta` is an upper bound of delta at epsilon for all parts together, in any order, where each may depend
-on what the ones before have released.
-
-Proof. A convex falling function of e^s between (1 - e^s)^+ and 1 is the divergence of some pair of laws, and a part whose
-divergences stay below it is dominated by that pair. Products of dominating pairs dominate every adaptive composition (Zhu,
-Dong, Wang, "Optimal accounting of differential privacy via characteristic function", 2022). So each part is replaced by its
-pair, with these privacy losses L under the first law:
-
-    choice of range c     P[L <= s] = (e^((s-c)/2) - e^-c) / (1 - e^-c) on [-c, c]
-    pure part e           L = e with probability 1 / (1 + e^-e), and -e else
-
-and the divergence of the whole is the mean of delta_rest(epsilon - sum of L), with delta_rest that of the Gaussian. Ranges
-and pure parts are rounded up to a lattice. Between its points, the mass of L is put on the two beside it, such that both laws
-keep their mass, that is the means of 1 and of e^-L. This can only raise the divergence, which is convex in e^-L. Where what
-follows the choices is one of several alternatives, delta_rest is the largest of theirs, which is convex again. That of a Renyi
-divergence is a power of e^-s, and convex too. With hiding of H, what is hidden has at s at most the divergence of the rest at s
-+ ln(1 - H), and H.
-
-It is the worst over all orders that makes this exact: a choice behind Gaussian noise may be the worst one for each outcome.
-
-The formulas are those of continuous noise, like those of `gaussian`: `thresholds.TOTAL_SHARE` keeps back what the grid takes.
+Each part is replaced by a pair of distributions that dominates it, on a lattice of privacy losses. The formulas are those of
+continuous noise; `thresholds.TOTAL_SHARE` keeps back what the grid takes. Proof: docs/proofs/accounting.md, "Composition".
 """
 
 from __future__ import annotations
@@ -181,7 +157,7 @@ def _delta_after(epsilon: float, first: _Losses, parts: Parts) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class _Losses:
-    """A law of privacy losses on the lattice: `mass[i]` at (first + i) * step."""
+    """A distribution of privacy losses on the lattice: `mass[i]` at (first + i) * step."""
 
     first: int
     mass: np.ndarray
@@ -189,7 +165,7 @@ class _Losses:
 
     @classmethod
     def of_parts(cls, parts: Parts, step: float) -> _Losses:
-        """The law of the sum of all losses but the Gaussian ones."""
+        """The distribution of the sum of all losses but the Gaussian ones."""
         first, mass = 0, np.ones(1)
         for each in (
             *(cls.of_choice(size, step) for size in parts.choices),
@@ -204,7 +180,8 @@ class _Losses:
         cells = _cells(c, step)
         c = cells * step
         inside = np.exp((np.arange(-cells, cells) * step - c) / 2) * (math.expm1(step / 2) / -math.expm1(-c))
-        upper = 1 / (1 + math.exp(-step / 2))  # what keeps the mass of the second law, e^-L times that of the first
+        # What keeps the mass of the second distribution, which is e^-L times that of the first.
+        upper = 1 / (1 + math.exp(-step / 2))
         return cls(-cells, np.append((1 - upper) * inside, 0.0) + np.append(0.0, upper * inside), step)
 
     @classmethod

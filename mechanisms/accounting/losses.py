@@ -1,36 +1,20 @@
-"""What a release says of its privacy losses, so that many of them can be composed: more than one epsilon and one delta.
+"""What a release states of its privacy losses, so that many of them can be composed: more than one epsilon and one delta.
 
-Each part names a pair of laws that dominates it: at every e^s, of any sign of s, the divergence of the part's outputs on
-neighbours is at most that of the pair, in both directions. Products of such pairs dominate every adaptive composition
-(Zhu, Dong, Wang, "Optimal accounting of differential privacy via characteristic function", 2022), and `sums` computes with
-them. The parts, with their divergences h(s):
+Each part names a pair of distributions that dominates it: at every e^s, of any sign of s, the divergence of the part's outputs
+on neighbours is at most that of the pair, in both directions. The parts, with their divergences h(s):
 
-    Draw of range c       (1 - e^((s-c)/2))^2 / (1 - e^-c) for |s| <= c, as `composition` has it.
+    Draw of range c         (1 - e^((s-c)/2))^2 / (1 - e^-c) for |s| <= c.
     Laplace, e in k steps   1 - e^((s-e)/2) at s = e - 2 m e / k for m = 0 .. k, and between these points linear in e^s.
     Curve                   given points, as of sample and threshold, and between these points linear in e^s.
     OneOf several           the largest of theirs, where a private choice decides which follows.
     mu                      Gaussian noise at a distance of mu standard deviations; such parts add up by their squares.
-    rho                     zero-concentrated differential privacy and no more; such parts add up. With an `order`, Renyi
-                            divergences D_a are at most a rho for 1 < a <= order alone (Bun, Dwork, Rothblum, Steinke,
-                            "Composable and versatile privacy via truncated CDP", 2018); of several it is the least.
-    hiding                  not private at all, with this probability. (Thresholds, and names by law: the law of the output is
-                            at least 1 - hiding times that of a mechanism in which a user's own items are never shown, on
-                            either neighbour.)
+    rho                     zero-concentrated differential privacy; such parts add up. With an `order`, Renyi divergences D_a
+                            are at most a rho for 1 < a <= order alone; of several orders it is the least.
+    hiding                  the delta of selection: not private at all, with this probability.
 
-A promise of (epsilon, delta) of which no more is said is Laplace in one step, at epsilon, and hiding delta: that pair dominates
-all that keeps the promise (Kairouz, Oh, Viswanath, "The composition theorem for differential privacy", 2015).
-
-Laplace. Discrete noise on a vector of any length, P[Z = z] proportional to q^|z| in every entry, has this pair if neighbours
-are at an l1 distance of k and q = e^(-e/k). Proof. First one entry that moves by k. With b = k/e, a noise of z has the loss
-(k - 2z)/b, for z from 0 to k. So the divergence at (k - 2m)/b is P[Z < m] - e^((k-2m)/b) P[Z < m-k], which is
-1 - q^m / (1+q) - q^(m+1) / (1+q) = 1 - q^m. Next two entries, that move by k1 <= k2. The divergence at (k1 + k2 - 2m)/b is
-the mean of that of the second over the losses of the first, which is for m <= k1
-
-    (1 - q^m) / (1+q) + sum for 0 < x < m of (1-q) q^x (1 - q^(m-x)) / (1+q) = 1 - q^m (1 + m (1-q)/(1+q)) <= 1 - q^m.
-
-For k1 < m <= k2 it is 1 - q^m (1 + k1 (1-q)/(1+q)) in the same way, and the rest follows by symmetry. So one entry that moves
-by k1 + k2 dominates both, and by induction all entries. One step is k = 1: the pair of randomised response. A number of steps
-that divides another one dominates it, at the same e.
+Guarantee: products of these pairs dominate every adaptive composition, and `pld_sums` computes with them. A promise of
+(epsilon, delta) of which no more is said is Laplace in one step, and hiding delta. Proofs: docs/proofs/accounting.md, "Privacy
+losses".
 """
 
 from __future__ import annotations

@@ -20,8 +20,9 @@ from headcount.mechanisms.accounting.budget import check_order
 from headcount.mechanisms.accounting.gaussian import gaussian_delta
 from headcount.mechanisms.accounting.losses import Curve, Draw, Laplace, Losses, OneOf, Part
 
-# How fine the lattice is: a part of the standard deviation of an average part, with at most so many points to the largest loss
-# of one. Any lattice gives an upper bound. And where the tails of Gaussian noise and of zCDP end, in standard deviations.
+# How fine the lattice is: a part of the standard deviation of an average part, with at most this number of points to the
+# largest loss of one. Any lattice gives an upper bound. And where the tails of Gaussian noise and of zCDP end, in standard
+# deviations.
 _FINE, _MOST_POINTS = 0.05, 2**13
 _TAIL = 38.0
 _ZCDP_POINTS = 1000

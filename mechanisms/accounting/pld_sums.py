@@ -1,23 +1,12 @@
 """The epsilon and delta of many losses together: privacy loss distributions on a lattice, composed by Fourier transforms.
 
-Guarantee: `losses_delta` is an upper bound of delta at epsilon for all parts together, in any order, where each
-may depend on what the ones before have released, if what each costs was fixed before.
+Guarantee: `losses_delta` is an upper bound of delta at epsilon for all parts together, in any order, where each may depend on
+what the ones before have released, if what each costs was fixed before.
 
-Proof. Every part is dominated by a pair whose losses lie on a lattice (`pld`), and products of such pairs dominate every
-adaptive composition (`losses`). Losses of the product are sums, so that the pld of all is a convolution, and delta at epsilon
-the mean of (1 - e^(epsilon - L))^+.
-
-Numbers. Masses are multiplied by e^(tilt * loss) before the transform, and divided by it afterwards. With the tilt of the
-Chernoff bound, most of the tilted mass lies where delta is decided, so that an error of 1e-16 in the transform is one of
-about that part of delta, however small delta is. What the transform may be off by, and what lies above its window, is added.
-
-The grid. All this is for continuous Gaussian noise; what is drawn is discrete, in steps of at most sigma / 1024. Then delta of
-all is at most 1 / `thresholds.TOTAL_SHARE` times as much, whatever the number of releases. For write the loss as that of
-the entry which moves the most, in its sigmas, and that of the rest. Given the rest, delta is a sum over a grid of a function
-of one entry with one kink, where it differs from the integral by (z / 1024)^2 / 12 of it or less, with z as in `thresholds`.
-After that integral it is a function of the other entries which is as smooth as a bell curve of their own sigmas or more, of
-which sums and integrals over so fine a grid are the same up to e^(-10^6) (Poisson summation). So it is one error, not one for
-each release or entry.
+Masses are multiplied by e^(tilt * loss) before the transform, so that its rounding is a small part of delta, however small
+delta is. What the transform may be off by, and what lies above its window, is added. That noise is drawn on a grid, in steps of
+at most sigma / 1024, takes 1 / `thresholds.TOTAL_SHARE` at most, once for all releases. Proof: docs/proofs/accounting.md, "Sums
+of losses".
 """
 
 from __future__ import annotations

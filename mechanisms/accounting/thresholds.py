@@ -1,25 +1,18 @@
-"""Thresholds that hide the items which only one user has: the histogram of an unknown domain.
+"""Thresholds that hide items of one user alone: the histogram of an unknown domain.
 
-The mechanism: each user's contribution is bounded, summed by item, noise is added to every item with a
-positive sum, and an item is released if and only if its noisy sum reaches the threshold. An item that only
-one user has tells of that user by being released at all; the threshold makes this as unlikely as delta
-demands. The formulas follow Algorithm 3 of the contribution bounding paper (ICML 2023), with thresholds that
-are tight for the *joint* limit on a user's items and counts, for discrete noise, and for both relations.
+Each user's contribution is bounded and summed by item. Every item with a positive sum gets noise, and is released if and only
+if its noisy sum reaches the threshold. An item that only one user has tells of that user by being released at all; the
+threshold makes this as unlikely as delta demands. The formulas follow Algorithm 3 of the contribution bounding paper (ICML
+2023), with thresholds that are tight for the *joint* limit on a user's items and counts, for discrete noise, and for both
+relations.
 
-Notation of the proofs. User x has its own items (nobody else's) and shared ones. Z is the noise,
-p(h) = P[Z >= threshold - h] the probability that an own item with count h is released,
-phi(h) = -ln(1 - p(h)), and Q = exp(-sum of phi) the probability that no own item is. Replacing x by y, where
-no own item of x occurs without x and none of y without y (an item that only x and y have counts as shared),
-gives the divergence at epsilon
+Notation. Z is the noise, p(h) = P[Z >= threshold - h] the probability that an item of x alone with count h is released, phi(h)
+= -ln(1 - p(h)), and Q = exp(-sum of phi) the probability that none is. Replacing x by y gives the divergence at epsilon
 
-    H = max over S of 1 - Qx (1 - P[S]) - e^epsilon Qy P'[S]
-      = 1 - Qx + Qx delta_shared(epsilon + ln Qy - ln Qx)                                               (1)
+    H = 1 - Qx + Qx delta_shared(epsilon + ln Qy - ln Qx)                                               (1)
 
-with P, P' the laws of the shared items' noisy sums and delta_shared their divergence: x's own items fall
-outside of the other law's support. Adding or removing x is the same with y empty (Qy = 1), in both orders. By
-the first line H decreases in Qx and in Qy, and it increases with the distance of P and P'; so the worst Q and
-the worst distance may be bounded one by one. The randomness of the bounding is covered as well, since H is
-convex.
+with delta_shared that of the noisy sums of shared items. Guarantee: H falls in Qx and in Qy, and rises with the distance of the
+shared sums, so the worst Q and the worst distance may be bounded one by one. Proof: docs/proofs/accounting.md, "Thresholds".
 """
 
 from __future__ import annotations
@@ -77,7 +70,7 @@ class Spread:
         return self.units * self.cap if self.whole_items else self.units
 
     def worst_own(self, own: Any) -> list[list[tuple[Any, Any]]]:
-        """The ways to spread `own` units over own items, one of which maximises sum phi(h): lists of
+        """The ways to spread `own` units over items alone, one of which maximises sum phi(h): lists of
         (number of items, count of each). Elementwise for arrays.
 
         Whole items: phi increases, so every item has `cap`. Mass: phi is convex (the noise's distribution function is
@@ -92,7 +85,7 @@ class Spread:
         return [[(own, 1)], [(caps, self.cap), (rest, 1)], [(caps, self.cap), ((rest > 0) * 1, rest)]]
 
     def shared_l2_squared(self, own: Any) -> Any:
-        """The largest squared l2 norm of what is left when `own` units are on own items."""
+        """The largest squared l2 norm of what is left when `own` units are on items alone."""
         left = self.units - own
         if self.whole_items:
             return left * self.cap**2
@@ -104,10 +97,10 @@ def laplace_threshold(spread: Spread, scale: Fraction, delta: float) -> int:
     Laplace noise of `scale` b >= l1/epsilon (adding or removing) or b >= 2 l1/epsilon (replacing).
 
     Noise: P[Z = z] proportional to exp(-|z|/b), so P[Z >= m] = q^m / (1+q) for m >= 0, q = exp(-1/b). The condition is that the
-    own items of every user are released with probability 1 - Q <= delta. It is necessary (the user all of whose items are own),
-    hence tau is tight. And it is sufficient. With masses w and v on own items of x and y (whole items counted as cap), the
-    shared sums' loss is at most (users * l1 - w - v)/b <= epsilon - (w + v)/b. So P'[S] >= e^((w + v)/b - epsilon) P[S], and
-    the first line of (1) gives H <= max(1 - Qx, 1 - Qy e^((w + v)/b)) <= delta.
+    own items of every user are released with probability 1 - Q <= delta. It is necessary (the user who has all of its items
+    alone), hence tau is tight. And it is sufficient. With masses w and v on items of x and y alone (whole items counted as
+    cap), the shared sums' loss is at most (users * l1 - w - v)/b <= epsilon - (w + v)/b. So P'[S] >= e^((w + v)/b - epsilon)
+    P[S], and the first line of (1) gives H <= max(1 - Qx, 1 - Qy e^((w + v)/b)) <= delta.
     """
     if not 0 < delta < 0.5:
         raise ParameterError(f"an unknown domain with Laplace noise needs 0 < delta < 1/2, got {delta}")
@@ -135,8 +128,8 @@ def laplace_threshold(spread: Spread, scale: Fraction, delta: float) -> int:
 
 
 def laplace_own_items_stay_hidden(spread: Spread, scale: Fraction, delta: float, tau: int) -> bool:
-    """Whether any user's own items are released at `tau` with probability at most delta."""
-    if tau <= spread.cap:  # an own item would be released with probability above 1/2
+    """Whether items of any user alone are released at `tau` with probability at most delta."""
+    if tau <= spread.cap:  # an item of one user alone would be released with probability above 1/2
         return False
     with _exactly_enough(spread, delta):
         rate = decimal.Decimal(scale.denominator) / scale.numerator
@@ -187,7 +180,7 @@ def gaussian_joint_delta(
     """At least the delta of Gaussian noise with standard deviation `sigma` and `threshold`: maximum of (1).
 
     The maximum runs over the own units w of x and v of y. Where these are too many, it runs over blocks of neighbouring w (and
-    v). The own items of the block's last with the distance of its first bound every split of the block, since Q decreases and
+    v). The items alone of the block's last with the distance of its first bound every split of the block, since Q decreases and
     the distance increases with the shared part. `blocks` is the number of splits up to which each is looked at singly.
     """
 
@@ -207,7 +200,7 @@ def gaussian_rate(count: Any, sigma: float, threshold: float) -> np.ndarray:
 
 
 def joint_delta(epsilon: float, own: np.ndarray, squared: np.ndarray, sigma: float, relation: Relation) -> float:
-    """The maximum of (1) over what a user may be: own = -ln Q of the own items, with the squared l2 norm of the shared."""
+    """The maximum of (1) over what a user may be: own = -ln Q of its items alone, with the squared l2 norm of the shared."""
     if relation is Relation.REPLACE:
         return float(_divergence(epsilon, own[:, None], own, squared[:, None] + squared, sigma).max())
     added = _divergence(epsilon, own, 0.0, squared, sigma)

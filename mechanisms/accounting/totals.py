@@ -1,24 +1,16 @@
-"""What many releases of the same data promise together, as one epsilon for a delta, or the other way round.
+"""What many releases of the same data promise together: one epsilon for a delta, or the other way round.
 
 Three bounds are known, and the least of them is taken:
 
 * basic composition: at the sum of the deltas, the sum of the epsilons;
-* privacy loss distributions of what every release says of its losses (`losses`, `pld`): the sharpest, where there are many;
+* privacy loss distributions of what every release states of its losses (`losses`, `pld`): the sharpest, where there are many;
 * zero-concentrated differential privacy: the sum of what every release keeps of that, converted once.
 
 What may depend on what. A release may be any function of what the earlier ones have released: which items are asked for, which
 bounds are taken. But what it costs, its `losses`, must have been fixed before any of them ran, and so must how many there are.
-With `adaptive=True` the total holds even if costs, and when to end, were chosen after a look. Whoever wants that must settle on
-it, and on a limit (epsilon, delta), before the first release: the smaller of the two totals is neither.
-
-Adaptive totals are by a filter of zCDP, with what was really spent (Whitehouse, Ramdas, Rogers, Wu: "Fully Adaptive Composition
-in Differential Privacy", 2023; `filters`). It has two limits, each of which is kept on every course: a share h of delta for
-what is not hidden (three fifths, as `tuning` has it), and the rho that (epsilon, (1-h) delta) allows. Together they keep delta.
-(If one could have more on some courses, and the other on others, both would count in full: what is not hidden adds most where
-losses are small, and rho where they are large.)
-
-That rho is converted at one order, which follows from the limit alone, and divergences of this order are all that matters. So
-what is zCDP up to an order, such as names by law, counts as that if its order is not below, and else by its promise.
+With `adaptive=True` the total holds even if costs, and when to end, were chosen after a look: by a filter of zCDP with what was
+really spent (`filters`). Whoever wants that must settle on it, and on a limit (epsilon, delta), before the first release: the
+smaller of the two totals is neither. Proof: docs/proofs/accounting.md, "Totals".
 """
 
 from __future__ import annotations

@@ -9,22 +9,10 @@
     4. totals     noisy totals of groups of keys tell how much of users and events the bounds have left out (`totals`)
 
 Guarantee: user-level (epsilon, delta)-differential privacy under the relation, add-remove or replace; or delta-approximate
-rho-zCDP.
+rho-zCDP. Proof: docs/proofs/aggregate.md, "All stages together".
 
-Proof. (a) The stages are adaptive: each reads the users' rows and what the stages before it have released, and nothing else.
-`histogram.account` composes them exactly: choices of bounded range, Gaussian noise of mu^2 for names, sums and totals
-together, and what thresholds fail to hide. (b) Names: `partitions.rounds`. (c) Choices: `choice`, `partitions.auto` and
-`ranges`. (d) Sums: rows of keys that were not named are dropped before anything is sampled. Which keys were named is public by
-then, so this is a function of one user's rows and of public numbers, like the sampling: given the names, two neighbours differ
-in the contributions of one user, or of two where one is replaced. Samples are drawn from lanes that are keyed by the user, so
-that no user has a part in the sample of another; given all samples, contributions keep the bounds with certainty. `measures`
-has their distance. All named keys get noise on all measures, also where nobody has them, and no threshold is needed. So
-has every node of a tree its noise, also where it is never drawn: which nodes are looked at follows from noisy ones. (e) Totals:
-none is negative, and `clip_norm` bounds their norm. The groups are a function of noisy sums. (f) Metrics and intervals are
-post-processing.
-
-Values are whole numbers as soon as they are read, in units of a 2^20th of half the range. What lies beyond counts as
-the end of it.
+Values are whole numbers as soon as they are read, in units of a 2^20th of half the range. What lies beyond counts as the end of
+it.
 
 No paper: these are the metrics that PipelineDP, Privacy on Beam, Tumult and OpenDP give, on the stages of the histogram. What
 differs from them: no epsilon is split by metric, bounds are chosen, and totals are calibrated. Private: import

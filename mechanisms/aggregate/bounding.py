@@ -35,7 +35,7 @@ def bounded_rows(shard: ValueShard, plan: MeasuresPlan, subkeys: Sequence[bytes]
 
 
 def limit_rows(shard: ValueShard, rows: int, subkey: bytes) -> ValueShard:
-    """At most so many rows of each (user, key), chosen uniformly: rows that are there several times count as several."""
+    """At most this number of rows of each (user, key), chosen uniformly: rows that are there several times count as several."""
     totals = run_sums(shard.count, shard.starts[:-1])
     above = np.flatnonzero(totals > rows)
     count = shard.count

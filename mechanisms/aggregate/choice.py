@@ -8,8 +8,8 @@ its rows, capped at c on each, in place of what a norm leaves.
     b          loss = users with more than b keys, where the totals of users get noise of their own beside those of events
 
 The noise of every metric is a cost, and what is left out is one for totals alone: so cost is the mean size of the noise of a
-key's rows, times the metrics for each total among them, where means and variances count fivefold. Any price and any cost keep
-the guarantee.
+key's rows, times what noise counts for a metric in the mean, where means, variances and quantiles count twice. Any
+price and any cost keep the guarantee.
 
 Guarantee: that of `clip_choice`, with b as a draw of its own like B. What a user is worth depends on its own rows alone
 and lies between 0 and `most`, so one user more lowers each loss by at most price * most, and raises none.

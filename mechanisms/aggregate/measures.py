@@ -1,6 +1,6 @@
 """The numbers that get noise, and how much: every metric of a key is a function of these few sums over users.
 
-A user's rows on one key, at most c of them, with values x in [-1, 1] (half ranges from the middle), add
+A user's rows on one key, at most c of them, with values x in [-1, 1] (half ranges from the midpoint), add
 
     users      1
     rows       the number of rows
@@ -12,40 +12,24 @@ A user's rows on one key, at most c of them, with values x in [-1, 1] (half rang
     tree       the rows in each part of the range, on each of LEVELS levels of ever finer parts (`trees`), for each range of
                which a quantile is asked for
 
-With one row per key, users are rows. All sums of all keys are one vector, which gets Gaussian noise of one calibration: of
-standard deviation sigma_u for users, sigma_r for rows, sigma_j for sum, gap, cosine, sine and missing of range j, and tau_j for
-the parts of range j. What is missing of a range that has a tree and no sum has tau_j / sqrt(LEVELS).
+All sums of all keys are one vector, which gets Gaussian noise of one calibration: of standard deviation sigma_u for users,
+sigma_r for rows, sigma_j for sum, gap, cosine, sine and missing of range j, and tau_j for the parts of range j. (tau_j /
+sqrt(LEVELS) for what is missing of a range that has a tree and no sum.) With one row per key, users are rows.
 
-Sensitivity. One row adds the vector (1 / sigma_r, x / sigma_j, (1 - x^2) / sigma_j for each j), in units of the noise, and 1 /
-tau_j to one part on each level; or cosine and sine in place of the gap. As x^2 + (1 - x^2)^2 <= 1, and cos^2 t + sin^2 t
-(cos^2 2t + sin^2 2t) = 1, its squared length is at most A = 1 / sigma_r^2 + V + T, with V the sum of 1 / sigma_j^2, and T that
-of LEVELS / tau_j^2: what stands beside a sum comes for free, since it is small where x is large. So does what is missing: a row
-without a value adds 1 / sigma_j there, and nothing to the sums beside it; or LEVELS / tau_j^2 in squares, and nothing to the
-tree, as if it were in a part of its own on each level. By the triangle inequality the
-squared length of a user's rows on one key is at most B = 1 / sigma_u^2 + c^2 A, and x = 1 in all of c rows attains it. So the
-squared distance of neighbours is at most
+Guarantee: with V the sum of 1 / sigma_j^2, T that of LEVELS / tau_j^2, and B = 1 / sigma_u^2 + c^2 (1 / sigma_r^2 + V + T), the
+squared distance of neighbours of at most m keys is at most
 
     add-remove      m B
     replace         m max(2 B, c^2 (4 V + 2 T))
 
-For the second: on a key that only one of the two users has, that user adds B at most. On one that both have, users cancel.
-Parts are counts, and two vectors of them are no further apart than the root of their squared lengths together. So with n and
-n' rows the rest is at most (n - n')^2 / sigma_r^2 + (n + n')^2 V + (n^2 + n'^2) T, which is convex in each of n and n'. So it
-is largest where one of them is 0, and then at most B, or where both are c. If k keys are shared, there are 2 (m - k) others:
-the sum is largest at k = 0 or k = m. Sums have both signs, so that two users' contributions may point in opposite directions.
-So the rule of `Relation.users`, for numbers that are not negative, does not do here. Both distances are attained, by users
-with all rows at one end of the range, or at opposite ends; tests compute them by brute force.
+The auxiliary moments beside a sum (gap, cosine, sine) come for free, since they are small where x is large. `MeasuresPlan.loss`
+is this distance in exact fractions, and is checked against mu when a plan is made. Proof: docs/proofs/aggregate.md.
 
-`MeasuresPlan.loss` is this distance in exact fractions, for sigmas as they are drawn. It is checked against mu when a plan is
-made.
-
-Weights. Each of users, rows and ranges has a share of B. The shares are those with the least sum of squared relative errors
-of the metrics, where a sum is relative to what c rows of half the largest value add, a mean to half the range, and a variance
-to its square; that of a number of users or events counts half. The error of a quantile is that of its rank, which values that
+Weights. Each of users, rows and ranges has a share of B. The shares are those with the least sum of squared relative errors of
+the metrics, where a sum is relative to what c rows of half the largest value add, a mean to half the range, and a variance to
+its square; that of a number of users or events counts half. The error of a quantile is that of its rank, which values that
 spread over a sixth of their range turn into a third of that in half ranges. This needs no data, and no proof rests on it.
-
-Cosine and sine turn faster than x, so that they tell keys apart whose values are close together (`pooled`). Where values spread
-over all of the range they tell nothing.
+Cosine and sine turn faster than x, so that they tell keys apart whose values are close together (`pooled`).
 """
 
 from __future__ import annotations
@@ -79,7 +63,7 @@ _BESIDE = VARIANCE_MOMENT + AUXILIARY_MOMENTS
 
 Real = TypeVar("Real", float, Fraction)
 
-# Sums are kept in so many bits of a half range that sigma has about 24, where noise is drawn fast.
+# Sums are kept in as many bits of a half range as give sigma about 24, where noise is drawn fast.
 _FAST_BITS, _LEAST_BITS = 24, 6
 
 

@@ -12,12 +12,9 @@ children alone, and not on any data.
     low        the first child at whose right edge D >= 0 may be, which is where D is not below -z standard deviations
     high       the last child at whose left edge D < 0 may be, likewise
 
-Intervals. `low` is above the quantile only if on one of the levels the right edge of the quantile's own node, where D >= 0, has
-noise below -z standard deviations. `high` is below it only if on one level the left edge has noise above z. Each of these 2
-LEVELS edges is a function of the rows, and not of the noise. So with z the normal quantile of 1 - 0.025 / LEVELS, low to high
-holds the quantile in 95 % of all releases or more, whatever the rows are.
-
-Several quantiles of one tree look at the same noise. Their values ascend, and intervals are made no narrower for that.
+low to high holds the quantile in 95 % of all releases or more, whatever the rows are. Proof: docs/proofs/aggregate.md,
+"Intervals of quantiles". Several quantiles of one tree look at the same noise. Their values ascend, and intervals are made no
+narrower for that.
 """
 
 from __future__ import annotations

@@ -1,27 +1,19 @@
-"""The range of values that nobody knows: 0 to U, or -U to U, with U out of a public grid, chosen privately for each column.
+"""The private choice of a range that nobody knows: 0 to U, or -U to U, with U out of a public grid, for each column.
 
 The grid is 1, 2, 5, 10, ... from 10^-9 to 10^12, whatever the data are. A small U cuts values, which makes sums too low, and a
-large one has noise in proportion to it. Over all keys, and for each row of a user that counts, the expected error is about
-
-    noise * U + sum over users of (the mean of (v - U)^+ over the user's rows of named keys)
-
-where v is the size of a value, or for 0 to U what it has above 0. It is least where the users whose values are above U are as
-many as noise: so U is a quantile, as in the paper of `bound_choice`, with a rank that noise, keys and bounds give, which are
-public by then. From an end to the next, a_i is the part of that step that the values of a user reach, in the mean over its
-rows, and A_i the sum over users. The loss of an end is how far the quantile is from it,
+large one has noise in proportion to it. The expected error is least where the users whose values are above U are as many as
+noise: so U is a quantile, as in the paper of `bound_choice`, of a rank that noise, keys and bounds give, which are public by
+then. From an end to the next, a_i is the part of that step that the values of a user reach, in the mean over its rows, and A_i
+the sum over users:
 
     loss(U_i) = max(0, t - A_(i-1), A_i - t),          t = noise + tau,
 
 where tau is the `default_tau`: fewer users than that cannot be told from none, and without it ends beyond all values would be
-as good as the best. The guarantee holds for any ends and any rank.
+as good as the best. Values come in whole (`AutoRange`), and are cut and made fixed point by the range that was chosen, and by
+nothing else that the data say.
 
-Guarantee: for each column a draw of bounded range, epsilon-differentially private with delta 0, by `em_exponents`, under both
-relations. Every a_i of a user depends on its own rows alone, and lies between 0 and 1, for values of any size: the weights of
-a user's rows are rounded down and add up to 1 at most. So a user who is added, removed or replaced moves every A_i by at most
-1, and every loss by at most 1: the losses' moves differ by 2 at most.
-
-Values come in whole (`AutoRange`), and are cut and made fixed point by the range that was chosen, and by nothing else that
-the data say.
+Guarantee: for each column a draw of bounded range, epsilon-differentially private with delta 0, under both relations, for any
+ends and any rank. Proof: docs/proofs/aggregate.md, "Ranges that nobody knows".
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ from headcount.mechanisms.counting.evidence import Evidence, Origin
 from headcount.mechanisms.counting.noisy import bounded_users, noisy_counts
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.account import make_account, zcdp_account
-from headcount.mechanisms.histogram.estimates import Grouped
+from headcount.mechanisms.histogram.estimates import NOT_KNOWN, Grouped
 from headcount.mechanisms.histogram.factory import CALIBRATIONS
 from headcount.mechanisms.partitions.select import named_in_rounds
 from headcount.mechanisms.randomness.keys import Release
@@ -89,7 +89,8 @@ class Aggregated:
         assumed = []
         if self.left_out is not None:
             told["share_left_out"] = round(self.left_out, 3)
-            assumed.append(ASSUMPTION)
+        if self.plan.totals is not None:
+            assumed += [ASSUMPTION] if self.left_out is not None else [ASSUMPTION, NOT_KNOWN]
         if self.plan.ranges:
             assumed.append(CHOSEN_RANGES.format(users=self.plan.users_for_ranges))
         if assumed:

@@ -274,7 +274,7 @@ class AggregateStages:
         caps = tuning.CAPS_OF_AGGREGATE if self.max_per_item is None else (self.max_per_item,)
         found, metrics = [], self.metrics.each
         totals = sum(metric.is_total for metric in metrics)
-        of_each = (totals + tuning.RATIO_NOISE_PRICE * (len(metrics) - totals)) / max(1, totals)
+        of_each = (totals + tuning.RATIO_NOISE_PRICE * (len(metrics) - totals)) / len(metrics)
         for items in tuning.ITEMS_OF_AGGREGATE if self.max_items is None else (self.max_items,):
             for cap in caps:
                 plan = make_plan(self.metrics, items, cap, self.account.counts_mu, self.relation)

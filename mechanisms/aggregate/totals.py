@@ -68,7 +68,7 @@ def total_rows(pairs: Shard, grouped: Grouped, metrics: Metrics) -> Shard:
 
 def calibrated(
     noisy: NoisySums, grouped: Grouped, totals: np.ndarray, total_stddev: float, metrics: Metrics, least: int
-) -> tuple[dict[Metric, Answer], float]:
+) -> tuple[dict[Metric, Answer], float | None]:
     """Estimates of the metrics that are totals, by the noisy totals of all cells; and the share of events, or else of users,
     that the bounds have left out. No number of users or events is below `least`."""
     made = {}

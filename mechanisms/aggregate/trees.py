@@ -10,8 +10,9 @@ words behind it, under a block key of the level's own: so no two nodes of a key,
 draws NODE of them. Runs of two keys meet with a probability below nodes * words / 2**128, as for all lanes. Block keys depend
 on the digest of all sums of all measures, too.
 
-Branching and levels were chosen on synthetic laws. At as many leaves or more, nodes of 2, 4 and 8 parts give ranks of about the
-same error, and those of 16 and more parts larger ones. With 8 there are the fewest levels, on all of which intervals must hold.
+Branching and levels were chosen on synthetic distributions. At as many leaves or more, nodes of 2, 4 and 8 parts give ranks of
+about the same error, and those of 16 and more parts larger ones. With 8 there are the fewest levels, on all of which intervals
+must hold.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from headcount.mechanisms.randomness.subkeys import block_key, lane_key
 BRANCHING, LEVELS = tuning.TREE_BRANCHING, tuning.TREE_LEVELS
 LEAVES = BRANCHING**LEVELS
 
-#: So many words of a key's lane belong to each node of a level.
+#: The number of words of a key's lane that belong to each node of a level.
 NODE = 2**40
 
 #: Beyond this, sums are cut: it takes more users than there are people.

@@ -4,8 +4,9 @@ A runner copies each element several times on its way through a shuffle. Here on
 to one run and lives as long as that: a step that runs again finds what it found, and every reader finds the same bytes. A
 worker in another process has no such store, so that from there the bytes themselves travel.
 
-A store holds so many bytes in memory. Further chunks lie on disk, in files that have no name: no other user can open them,
-no name tells anything, and they end with the process, however it ends. Which chunks lie there changes no byte of any result.
+A store holds a given number of bytes in memory. Further chunks lie on disk, in files that have no name: no other user can open
+them, no name tells anything, and they end with the process, however it ends. Which chunks lie there changes no byte of any
+result.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ def forget(store: str, waiting: Iterable[bytes]) -> None:
 
 @contextmanager
 def keeping(store: str, limit: int | None = None) -> Iterator[None]:
-    """The time of a run, whose store has this name, as no other has, and at most so many bytes in memory (None: any)."""
+    """The time of a run, whose store has this name, as no other has, and at most `limit` bytes in memory (None: any)."""
     _stores[store] = _Store(limit)
     try:
         yield

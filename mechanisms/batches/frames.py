@@ -15,7 +15,7 @@ from headcount.mechanisms.errors import InputError
 BATCH_ROWS = 1 << 20  # rows in one batch at most, where the frame leaves the choice
 FRAMES = "an Arrow table, batch or reader, a pandas or Polars frame, a DuckDB relation, or what has __arrow_c_stream__"
 
-_BATCH_BYTES = 1 << 27  # small batches are put together up to so many bytes
+_BATCH_BYTES = 1 << 27  # small batches are put together up to this size
 
 
 def is_frame(value: Any) -> bool:

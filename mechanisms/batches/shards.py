@@ -337,7 +337,7 @@ def _users_repeat(hashes: np.ndarray) -> bool:
 
 
 def _items_repeat(item: pa.Array, rows: int) -> bool:
-    """Whether items occur twice or more, on average, in so many rows: what a chunk holds."""
+    """Whether items occur twice or more, on average, in as many rows as a chunk holds."""
     sample = item[:rows]
     return isinstance(item, pa.DictionaryArray) or 2 * len(sample.unique()) <= len(sample)
 

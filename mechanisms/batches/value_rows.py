@@ -66,7 +66,7 @@ class ValueShard:
         )
 
     def with_rows(self, pairs: Shard, rows: np.ndarray, each: np.ndarray) -> ValueShard:
-        """Other pairs with some of these rows, of which each pair has so many."""
+        """Other pairs with some of these rows, with the number of rows of each pair."""
         values = tuple(column[rows] for column in self.values)
         return ValueShard(pairs, np.append(0, np.cumsum(each)), self.count[rows], values)
 

@@ -127,7 +127,7 @@ def above(candidate: Candidate, whole: np.ndarray, fraction: np.ndarray) -> int:
 
 
 def _candidate(bound: int, cap: int | None, noise: str, budget: Budget, relation: Relation) -> Candidate:
-    """The candidate with its threshold: the one that hides a user with ones, or with as much as can be, on own items."""
+    """The candidate with its threshold: the one that hides a user with ones, or with as much as can be, on items alone."""
     spread = Spread.of_mass(bound, bound if cap is None else cap)
     shares = [(count, -math.expm1(math.log1p(-budget.delta) * count / bound)) for count in (1, spread.cap)]
     if noise == "laplace":

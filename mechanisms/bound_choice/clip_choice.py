@@ -1,37 +1,21 @@
-"""How much of a user counts, where the items are public and what the bound leaves out is estimated afterwards.
+"""The private choice of the bounds of an estimated histogram: how much of a user counts, where what is left out is estimated.
 
-Three bounds are chosen from one look at the data: the first says what is counted, the second how much of it the counts of items
-see, the third how much the totals of groups of items see by which these counts are calibrated (`histogram.estimates`):
+Three bounds are drawn from one look at the data. The first says what is counted, the second how much of it the counts of items
+see, the third how much the totals of groups see by which these counts are calibrated (`histogram.estimates`):
 
     c: at most c events of a user on one item count.    loss = users' shares of items above c, and q users for each step of c
     R: the counts, scaled down to a norm of R.          loss = items * cost * R - price * worth
     B: the totals, scaled down to a norm of B.          loss = users above B
 
-where q is a hundredth, cost is the expected error of one count by noise at R = 1, and worth the sum over users of the events
-that R leaves. So c is raised by a step where one in a hundred of the pairs of a user and an item needs it, each user with a
-weight of one: a few users who do very much cannot raise it.
+q is a hundredth: c is raised by a step where one in a hundred of the pairs of a user and an item needs it, each user with a
+weight of one, so that a few users who do very much cannot raise it. cost is the expected error of one count by noise at R = 1.
+worth is the sum over users of the events that R leaves, each user cut to MOST_WORTH R where the norm is l2. A part of what R
+leaves out is misplaced by the calibration: the price, a half, stands for it. A fifth saves as much where users are alike, but
+on other data it chooses norms so small that the largest counts lie outside of their intervals. What a norm of B leaves out is
+lost: B is chosen as for one total (`one_total`).
 
-A part of the events that R leaves out is misplaced by the calibration: the price, a half, stands for it. A fifth saves as much
-where users are alike, but on other data it chooses norms so small that the largest counts lie outside of their intervals. Any
-price keeps the guarantee. What a norm of B leaves out is lost. So B is chosen as for one total (`one_total`), with a public
-weight, a power of B.
-
-The norm is l2 where noise is Gaussian, and a user of many items then keeps R sqrt(items) events. It counts here as if it kept
-MOST_WORTH R at most, a public limit, since one user could else decide alone.
-
-Guarantee: each of the three is a draw of bounded range (`choice.exponential`), epsilon-differentially private with delta 0.
-
-For c: a user with items adds v(k) = s(k) + q k to the loss of the k-th step, where the share s(k) of its items above c falls
-from at most 1 to at least 0, and q k rises to at most 1 (`check_steps`). For k < l, v(k) - v(l) is at most s(k) - s(l) <= 1,
-and v(l) - v(k) at most q (l - k) <= 1. So the range of v is at most 1. A user who is replaced moves the losses by v - v'. Where
-both have items, q k cancels, and for k < l the change of s(k) - s(l), which is within [0, 1] before and after, is at most 1.
-One without items adds nothing, so that the other is as if it were added.
-
-For R: what a user is worth depends on its own rows alone, and lies between 0 and S, where S is R (l1), or R times the lesser of
-MOST_WORTH and the root of the number of items. It is cut to that, and rounded down before any sum. So one user more lowers each
-loss by at most price * S, and raises none: the one-sided form. Replacing a user is the difference of two such moves. For B the
-proof stands in `one_total`. `items` is the number of items that were made public before; it is 0 where no counts are asked for,
-and then R is not drawn. Each draw follows from those before it, and their ranges add up.
+Guarantee: each of the three is a draw of bounded range (`choice.exponential`), epsilon-differentially private with delta 0, for
+any price. Each may depend on those before it, and their ranges add up. Proof: docs/proofs/bound-choice.md.
 """
 
 from __future__ import annotations
@@ -96,7 +80,7 @@ class ClipCandidate:
 
 
 def totals_share(items: int, norm: float, totals_norm: float, least: float) -> float:
-    """The share of precision that totals of this norm get beside the counts of so many items, of another norm.
+    """The share of precision that totals of this norm get beside the counts of `items` items, of another norm.
 
     The noise of a total is in all of its items at once, and that of a count in one item alone. With a precision of p for the
     totals and q for the counts, all estimates are off by about a * totals_norm / sqrt(p) + items * norm / sqrt(q). That is
@@ -154,10 +138,11 @@ class ClipChoice(TableChoice):
         loss of each cap, in `PARTS`."""
         caps = sorted({each.max_per_item for each in self.candidates} | {*self.caps} - {0})
         tables = [self._part_table(part, users) for part, users in _parts(shard, caps)]
-        return [*map(sum, zip([0] * (self.entries - 1), *tables, strict=True)), 0]
+        none = [0] * (len(self.candidates) + len(self.caps) * (len(self.norms) + 1))
+        return [*map(sum, zip(none, *tables, strict=True)), 0]
 
     def _part_table(self, whole: Shard, users: np.ndarray | None) -> list[int]:
-        """The same without the last entry, for users who stand for so many each, or for themselves (None)."""
+        """The same without the last entry, for users who stand for a number of users each, or for themselves (None)."""
         events, most = whole.totals(), int(whole.count.max(initial=1))
         found: dict[ClipCandidate, int] = {}
         # Caps above all counts are the same, and so is all that follows, if users may be worth as much.
@@ -220,7 +205,7 @@ class ClipChoice(TableChoice):
         return gem_exponents(losses, sensitivities, epsilon, one_sided, tau)
 
     def most(self, candidate: ClipCandidate, items: int) -> int:
-        """What a user is worth to a candidate at most, where so many items are counted."""
+        """What a user is worth to a candidate at most, where this number of items is counted."""
         if candidate.noise == "laplace":
             return candidate.most
         return min(candidate.most, candidate.bound * (math.isqrt(max(items, 1) - 1) + 1))
@@ -239,7 +224,7 @@ class ClipChoice(TableChoice):
         ]
 
     def above(self, totals: np.ndarray, users: np.ndarray | None = None) -> list[int]:
-        """How many users with these totals, who stand for themselves or for so many each, are above each norm."""
+        """How many users with these totals, who stand for themselves or for several each, are above each norm."""
         return tails(in_bins(self.norms, np.searchsorted(self.norms, totals), users)) if self.norms else []
 
     def choose(self, table: Sequence[int], lanes: Lanes) -> ClipBound:
@@ -308,7 +293,7 @@ def _worth(
     spared: np.ndarray,
     users: np.ndarray | None,
 ) -> list[int]:
-    """What users, who stand for themselves or for so many each, are worth to candidates of one cap and noise, from the lowest
+    """What users, who stand for themselves or for several each, are worth to candidates of one cap and noise, from the lowest
     bound on: users with these totals, and norms that are bounded unless the totals are, and the part of all events that the cap
     has spared.
 

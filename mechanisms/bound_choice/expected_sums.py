@@ -173,7 +173,7 @@ def _layer(
     totals: np.ndarray,
     grid: CandidateGrid,
 ) -> _Entries:
-    """The entries of one layer: of rows with these items (by place, of so many) and counts, user after user."""
+    """The entries of one layer: of rows with these items (by place, of `items`) and counts, user after user."""
     step, level, slope = _lines(count, rows, totals, grid)
     lowest = int(step.min(initial=grid.steps))
     cell = (step - lowest) * items + item  # by step, so that the cells of one lie together
@@ -191,7 +191,7 @@ def _layer(
 def _lines(
     count: np.ndarray, rows: np.ndarray, totals: np.ndarray, grid: CandidateGrid
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(step, level, slope) of rows with these counts, user after user, of users with so many rows and these totals."""
+    """(step, level, slope) of rows with these counts, user after user, of users with these numbers of rows and totals."""
     ends = np.searchsorted(np.array(grid.bounds), totals)
     step, total = np.repeat(ends, rows), np.repeat(totals, rows)
     level = np.where(step < grid.steps - 1, count, 0)  # a level beyond the last bound counts nowhere
@@ -224,10 +224,10 @@ def _most(
 def _at_bounds(
     most: np.ndarray, levels: np.ndarray, slopes: np.ndarray, grid: CandidateGrid, columns: Mapping[int | None, int]
 ) -> Iterator[ItemSums]:
-    """The sums under each cap, from levels and slopes by layer, step and item; of each cap so many bounds as `columns` has."""
+    """The sums under each cap, from levels and slopes by layer, step and item; of each cap as many bounds as `columns` has."""
     bounds = np.array(grid.bounds)[:, None]
     without = [np.cumsum(sums[::2], axis=0) for sums in (levels, slopes)]
-    # So many caps change these items' users. Under the others the sums are the same as without a cap.
+    # The caps that change these items' users. Under the others the sums are the same as without a cap.
     bitten = len(levels) // 2
     for number, caps in enumerate([*((cap,) for cap in grid.caps[:bitten]), (*grid.caps[bitten:], None)]):
         wide = max(columns[cap] for cap in caps)

@@ -4,11 +4,7 @@ The exponential mechanism on the number of users above a bound C, with a public 
 
     P(C) is proportional to C^-3 exp(-epsilon #{users with more than C events}).
 
-A user who is added raises the number above C by 1 for every C below its own events, and leaves it for all others. One who is
-replaced moves it by at most 1, up for all C or down for all C. So the range of the losses is 1 under either relation, and the
-weights, which no data changes, cancel in the proof (`em_exponents`).
-
-Guarantee: epsilon-differential privacy of the choice, delta 0, for either relation.
+Guarantee: epsilon-differential privacy of the choice, delta 0, for either relation. Proof: docs/proofs/bound-choice.md.
 
 The choices for a histogram do not do for a single number. By rank (`l1_quantile`), all bounds beyond the largest user are as
 good as each other, up to a million, and the generalised mechanism takes one of those with a chance of some percent. With the

@@ -199,5 +199,5 @@ def _product(items: int | None, count: int | None) -> int | None:
 
 
 def one_each(items: int) -> tuple[Step, ...]:
-    """At most so many distinct items of a user, chosen uniformly, each counted once."""
+    """At most `items` distinct items of a user, chosen uniformly, each counted once."""
     return LimitItemsStep(items), LimitPerItemStep(1)

@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Iterable
 
 from headcount.mechanisms.calibration.intervals import half_width
-from headcount.mechanisms.calibration.noise import law_chance
+from headcount.mechanisms.calibration.noise import curve_chance
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
 
 
@@ -33,7 +33,7 @@ class ExpectedError:
 
 
 def expected_error(plan: NoisePlan) -> ExpectedError:
-    """The error of a noise plan: exact for Laplace, by the continuous law (the grid is fine) for Gaussian."""
+    """The error of a noise plan: exact for Laplace, by the continuous distribution (the grid is fine) for Gaussian."""
     unit = 2.0**-plan.grid
     threshold = even = sure = None
     if plan.threshold is not None:
@@ -65,7 +65,7 @@ def rarest(plan: NoisePlan, chance: float) -> int:
     threshold, scale = plan.threshold or 0, float(plan.scale)
     if plan.kind == "law":
         states = len(plan.law) // 16
-        state = bisect.bisect_left(range(states), chance, key=lambda x: law_chance(plan.law, x))
+        state = bisect.bisect_left(range(states), chance, key=lambda x: curve_chance(plan.law, x))
         return max(1, math.ceil(state / 2**plan.grid))
     if plan.kind != "gaussian":  # noise that is truncated differs by delta at most
         # P(Z >= k) = 1 - q**(1 - k) / (1 + q) for k <= 0: the largest k for which that is the chance or more.

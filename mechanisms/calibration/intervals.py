@@ -1,18 +1,12 @@
-"""The interval that 95 % of the noise stays in: exact quantiles of the discrete laws, by sums and closed forms.
+"""The interval that 95 % of the noise stays in: exact quantiles of the discrete distributions, by sums and closed forms.
 
 It follows from the noise plan alone, which is public. An interval around a noisy number says where the number without noise
 lies; what bounding took away before is beyond it.
 
 Of items near a threshold the lucky ones are shown, those whose noise was high. So `shown_ends` has the numbers x for which
-neither so high a noisy number y, nor so low a one, has a chance of 2.5 % or less *among those that reach the threshold t*:
-
-    low: the least x with P(x + Z >= y | x + Z >= t) > 2.5 %,    high: the largest x with P(x + Z <= y | x + Z >= t) > 2.5 %.
-
-For every x they hold it with a chance of 95 % or more, given that it is shown. Proof that each is one cut: the laws drawn from
-are log-concave, so that the quotient of those at x' > x rises in y, also from t on; so what is shown rises with x, in law.
-
-Just above the threshold the noisy number tells little, and `low` may be 1. There the second chance may be too small for every
-x: then `high` is y. Nothing is lost by that, and the count stays inside of its interval.
+neither a noisy number of y or more, nor one of y or less, has a chance of 2.5 % or less *among those that reach the threshold*.
+For every x it holds x with a chance of 95 % or more, given that x is shown. Proof: docs/proofs/calibration.md, "Intervals of
+shown counts".
 """
 
 from __future__ import annotations
@@ -28,7 +22,7 @@ import numpy as np
 from headcount.mechanisms.accounting.gaussian import log_normal_of
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
 
-#: Standard deviations of a normal law that hold 95 % of it on both sides.
+#: Standard deviations of a normal distribution that hold 95 % of it on both sides.
 DEVIATIONS = statistics.NormalDist().inv_cdf(0.975)
 
 _BEYOND = 0.05

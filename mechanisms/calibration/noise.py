@@ -106,7 +106,7 @@ def gaussian_plan(
 ) -> NoisePlan:
     """Gaussian noise without a threshold, of this standard deviation at an l2 distance of 1, which costs the budget.
 
-    Of a public domain of so many `items`, one draw is shared by all where that makes the noise of each smaller.
+    Of a public domain of `items` items, one draw is shared by all where that makes the noise of each smaller.
     """
     squared = most_l2_squared(bound)
     assert squared is not None
@@ -159,14 +159,14 @@ def make_plan(
     )
 
 
-def law_chance(law: bytes, state: int) -> float:
-    """The chance of a sum, of the law of a plan."""
+def curve_chance(law: bytes, state: int) -> float:
+    """The chance of a sum, by the selection curve of a plan."""
     return int.from_bytes(law[16 * state : 16 * state + 16], "little") / 2.0**128
 
 
-def law_plan(law: bytes, grid: int, budget: Budget, relation: Relation, bound: Bound) -> NoisePlan:
-    """The plan that names by a law."""
-    chances = [law_chance(law, state) for state in range(len(law) // 16)]
+def curve_plan(law: bytes, grid: int, budget: Budget, relation: Relation, bound: Bound) -> NoisePlan:
+    """The plan that names by a selection curve."""
+    chances = [curve_chance(law, state) for state in range(len(law) // 16)]
     median = next(state for state, chance in enumerate(chances) if chance >= 0.5)
     before, mean, squares = 0.0, 0.0, 0.0
     for state, chance in enumerate(chances):
@@ -202,7 +202,7 @@ def gaussian_scale(
 
 
 def any_bound_losses(budget: Budget, users: int, kind: str, public: int) -> Losses:
-    """Losses that dominate those of noise of this kind for whatever bound is chosen, and so many `users` by `Relation.apart`,
+    """Losses that dominate those of noise of this kind for whatever bound is chosen, and `users` users by `Relation.apart`,
     without a threshold if the domain is public: then `public` is the least number of steps that a bound has on its grid; else
     there is a threshold, and it is 0."""
     hiding = 0.0 if public else budget.delta

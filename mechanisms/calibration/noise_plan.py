@@ -27,7 +27,8 @@ class NoisePlan:
     stays below the threshold in size, so that an item without a user never reaches it.
 
     The kind "law" is for names alone: a sum x is released with the chance `law[x]` of 2**-128, each 16 bytes, little endian,
-    and rising. The noise is what makes x reach `threshold`, the law's median, that often; the noisy sum is private for nobody.
+    and rising. The noise is what makes x reach `threshold`, the curve's median, that often; the noisy sum is private for
+    nobody.
 
     With `shared` every sum gets one more draw, the same for all of them, of its scale: `scale` is that of each sum's own noise,
     and `stddev` that of both together. Gaussian noise for a public domain only, and for adding or removing a user.
@@ -65,7 +66,7 @@ class NoisePlan:
         return math.sqrt(2 * (self.stddev**2 - self.shared_stddev**2))
 
     def sum_stddev(self, items: int) -> float:
-        """The standard deviation of the noise of a sum of so many counts."""
+        """The standard deviation of the noise of a sum of this number of counts."""
         return math.sqrt(items * self.stddev**2 + items * (items - 1) * self.shared_stddev**2)
 
     @property
@@ -76,9 +77,9 @@ class NoisePlan:
     def losses(self) -> Losses:
         """What composition needs to know of this noise, and of this threshold.
 
-        Laplace noise is for an l1 distance of so many steps of the grid, or for steps of one user in one item each where it is
+        Laplace noise is for an l1 distance in steps of the grid, or for steps of one user in one item each where it is
         truncated. Gaussian noise has a mu where the grid is so fine that the continuous formulas hold, and else its zCDP.
-        A threshold hides own items but for delta, or for what the joint accounting leaves of it.
+        A threshold hides items of one user alone but for delta, or for what the joint accounting leaves of it.
         """
         if self.kind == "law":
             return Losses.of_promise(self.epsilon, self.delta)

@@ -1,23 +1,15 @@
 """Gaussian noise on a public domain of which one draw is shared by all items (Lebeda, arXiv 2408.06853, rederived here).
 
-With d items, y_i = c_i + Z_i + W for independent Z_i and one W. Where a user may have much of the domain this is less noise on
-each count than d independent draws: half of it at d = 1,000 where users may have all items.
+With d items, y_i = c_i + Z_i + W for independent Z_i and one W, of standard deviations s and t. Where a user may have much of
+the domain this is less noise on each count than d independent draws: half of it at d = 1,000 where users may have all items.
+Errors are correlated: differences of counts have less noise than those of independent draws, and sums of many counts have more.
 
-Guarantee: that of Gaussian noise of a ratio mu of distance to standard deviation, when one user is added or removed. Proof: let
-n be the number of users, c a number on the grid, and s, t the standard deviations of Z_i and W. (c_i - c n + Z_i, for all i,
-and c n + W) is the plain Gaussian mechanism on d + 1 numbers, and the last one added to each of the others gives y: n and c are
-in the proof alone. A user with counts x_i in [0, m] of an l2 norm of at most b moves the first ones by x_i - c and the last by
-c. As x_i^2 <= m x_i, the sum of (x_i - c)^2 is at most |x|^2 (1 - 2c/m) + d c^2, and so for 2c <= m
+Guarantee: when one user is added or removed, whose counts lie in [0, m] and have an l2 norm of at most b, that of Gaussian
+noise of a ratio mu of distance to standard deviation with, for any c on the grid with 2c <= m,
 
     mu^2 <= (b^2 (1 - 2c/m) + d c^2) / s^2 + c^2 / t^2.                                                                  (1)
 
-A user without any item of the domain moves nothing, whoever n counts; fewer items than d are covered, too. Replacing a user
-moves counts both ways and n not at all: there it gains nothing, and is not taken.
-
-With t^2 = s^2 / a and b^2 = r m^2 the variance of y_i is (b^2 (1 - 2c/m) + (d + a) c^2) (1 + 1/a) / mu^2. It is least for
-c = m/2, a = sqrt(d) where r is (d + sqrt(d)) / 2 or more, then m^2 (sqrt(d) + 1)^2 / 4; and else for c = b^2 / (m (d + a)),
-a = (d - r + sqrt(r (d - 1) (d - r))) / (r - 1). Errors are correlated: differences of counts have less noise than those of
-independent draws of the same standard deviation, and sums of many counts have more.
+Where users are replaced it gains nothing, and is not taken. Proof, and the best s, t and c: docs/proofs/calibration.md.
 """
 
 from __future__ import annotations
@@ -83,8 +75,8 @@ class Split:
 
 
 def best_split(items: int, squared: float) -> Split | None:
-    """The split of the least variance for so many items and such a squared norm in units of the largest count; None if nothing
-    is shared, as for one item, or users of one."""
+    """The split of the least variance for this number of items and this squared norm in units of the largest count; None if
+    nothing is shared, as for one item, or users of one."""
     r = min(squared, float(items))
     if items < 2 or r <= 1:
         return None

@@ -115,15 +115,15 @@ def log_weight(weight: float, times: float = 1) -> Fraction:
 
 
 def default_tau(candidates: int, epsilon: Fraction) -> int:
-    """The tau of `gem_exponents` for so many candidates, where none is given."""
+    """The tau of `gem_exponents` for this number of candidates, where none is given."""
     return math.ceil(2 / epsilon * Fraction(math.log(candidates / tuning.MISSED)))
 
 
 def select(exponents: Sequence[Fraction], lanes: Lanes) -> int:
     """The index c with probability e^-x(c) / sum e^-x, drawn with the words of one lane.
 
-    This is also the law of the largest of -x(c) + Gumbel noise. The lane's identity must hold the whole table of losses, so
-    that two tables never share their words.
+    This is also the distribution of the largest of -x(c) + Gumbel noise. The lane's identity must hold the whole table of
+    losses, so that two tables never share their words.
 
     If x has a range of at most epsilon between neighbours, as above, then besides epsilon-differential privacy this is
     (epsilon^2 / 8)-zCDP.
@@ -174,8 +174,8 @@ def select_by_excess(excess: Integers, denominator: int, lanes: Lanes) -> int:
 
         upper weight * 2^48 e^-w / upper weight * e^-(x - w) = 2^48 e^-x,
 
-    and the first round that takes one has the law of `select`. Fewer than 3 rounds are needed in the mean, however many
-    candidates there are: all are looked at once, by w alone.
+    and the first round that takes one has the distribution of `select`. Fewer than 3 rounds are needed in the mean, however
+    many candidates there are: all are looked at once, by w alone.
     """
     if lanes.n != 1:
         raise ParameterError(f"a selection draws with one lane, got {lanes.n}")
@@ -192,7 +192,7 @@ def select_by_excess(excess: Integers, denominator: int, lanes: Lanes) -> int:
 
 
 def _ends(sizes: list[int]) -> list[int]:
-    """Where the integers end that fall to the candidates of each whole part, of which there are so many."""
+    """Where the integers end that fall to the candidates of each whole part, by their number."""
     return list(itertools.accumulate(n * weight for n, weight in zip(sizes, _UPPER_WEIGHTS, strict=False)))
 
 

@@ -24,7 +24,7 @@ from headcount.mechanisms.columns.domain import Given, KeyList, in_order, names_
 from headcount.mechanisms.columns.keys import ITEM, Keys
 from headcount.mechanisms.errors import InputError, ParameterError
 
-TRAVELS_BYTES = 1 << 20  # names of so many bytes are part of the job; more are read by the workers
+TRAVELS_BYTES = 1 << 20  # names up to this size are part of the job; more are read by the workers
 
 
 def read_local(path: str) -> bytes:

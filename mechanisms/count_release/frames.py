@@ -47,7 +47,7 @@ from headcount.mechanisms.randomness.subkeys import block_key, lane_key
 #: Frames of more rows are refused: all of a frame is looked at in every draw.
 LARGEST_FRAME = 10**6
 
-# Thresholds are multiples of 1 / GRID. An epsilon has so many binary digits: its products with scores then fit int64.
+# Thresholds are multiples of 1 / GRID. An epsilon has this number of binary digits: its products with scores then fit int64.
 GRID = 2**10
 _EPSILON_BITS = 20
 
@@ -117,9 +117,9 @@ def _excess(scores: np.ndarray, epsilon: Fraction) -> tuple[Integers, int]:
 def drawn_without_replacement(
     frame: Frame, subkey: bytes, most: int, excess: Callable[[np.ndarray], tuple[Integers, int]]
 ) -> Names:
-    """The items that are drawn one by one, at most so many, until bot is drawn or none is left.
+    """The items that are drawn one by one, at most `most`, until bot is drawn or none is left.
 
-    `excess` gives the exponents of a draw from candidates of so many users.
+    `excess` gives the exponents of a draw from candidates by their numbers of users.
     """
     digest = frame.digest(lane_key(subkey))
     lane = Lanes(block_key(subkey, digest), decision_lane_ids(lane_key(subkey), digest, 1))

@@ -20,7 +20,7 @@ delta of a draw is that of the whole divided by a number of draws that is never 
 the loop, since when it ends is published.
 
 `noise_reduction` is the paper's Brownian one: a count is measured with much noise first, and again with less until it is within
-the relative error. f + B(t) at falling times t has the law of running means, weighted by precision, of independent
+the relative error. f + B(t) at falling times t has the distribution of running means, weighted by precision, of independent
 measurements. So each of these is one discrete Gaussian, an ordinary spend, and they cost together half of the precision of
 their mean. Only that mean and its stddev are released.
 
@@ -127,7 +127,7 @@ class CountRelease:
 
     @property
     def round_delta(self) -> Fraction:
-        """The delta of one draw: so many as there can be never exceed the whole."""
+        """The delta of one draw: all draws that there can be never exceed the whole."""
         return Fraction(
             int(Fraction(repr(self.zcdp.delta)) * _DELTA_UNITS / (self.k_bar + tuning.SPARE_ROUNDS)), _DELTA_UNITS
         )
@@ -135,8 +135,8 @@ class CountRelease:
     def level(self, epsilon: Fraction) -> Level:
         """The numbers of rounds with this epsilon; epsilon and delta are exact, T and sigma rounded up.
 
-        sigma makes `relative_error` of T so many standard deviations. Unless the target is strict, it is so large that
-        the count costs no more than the draw; for a small relative error that is more, and the target is missed.
+        sigma makes `relative_error` of T a given number of standard deviations. Unless the target is strict, it is so large
+        that the count costs no more than the draw; for a small relative error that is more, and the target is missed.
         """
         far = threshold(epsilon, self.k_bar, self.round_delta, self.relation)
         sigma = self.relative_error / tuning.DEVIATIONS_OF_TARGET * far
@@ -153,7 +153,7 @@ class CountRelease:
         return self.level(on_grid(level.epsilon * Fraction(math.sqrt(2))))
 
     def level_for(self, items: int) -> Level | None:
-        """The last level at which so many rounds fit into the budget; None if they do not even fit at the first."""
+        """The last level at which this number of rounds fits into the budget; None if they do not even fit at the first."""
         level, last = self.level(self.start_epsilon), None
         while items * level.rho <= Fraction(repr(self.zcdp.rho)):
             level, last = self.next_level(level), level
@@ -240,7 +240,7 @@ def count_release(
 
     The budget is a `Zcdp`, or a `Budget`, of which half of delta goes to the draws and half to the conversion. The noise is
     such that most counts are within `relative_error` of the true one. `k_bar` items at most are looked at, and so released.
-    What is counted are users, or with `max_per_item` events, up to so many of a user on an item. (Noise then grows with
+    What is counted are users, or with `max_per_item` events, up to that number of a user on an item. (Noise then grows with
     `max_per_item`, while the threshold is still one of users: the relative error of small sums is larger.)
     `start_epsilon` should give a threshold above the largest count; too low a value costs little.
     """

@@ -1,14 +1,14 @@
 """The k items with the most users, without their counts: Unknown Domain Gumbel with k draws (the paper, Theorem 4).
 
-Items are drawn from the frame (`frames`) one by one without replacement, until bot is drawn or there are k. This has the law of
-ranking all scores with one Gumbel noise each, and reading the ranking down to bot. So the delta of the threshold is paid once,
-and not for every draw.
+Items are drawn from the frame (`frames`) one by one without replacement, until bot is drawn or there are k. This has the
+distribution of ranking all scores with one Gumbel noise each, and reading the ranking down to bot. So the delta of the
+threshold is paid once, and not for every draw.
 
 Guarantee: user-level (epsilon, delta)-differential privacy for the relation. Users may have any number of items.
 
 Proof. Let u be 1, or 2 if a user is replaced; D and D' neighbours; the bad items those in the frame of D alone, and B the sum
 of their weights e^(eps1 * users) relative to that of bot; B' alike for D'. By the proof in `frames`, both are at most d, the
-delta that T is made with. Write P for the law of the result on D, Q on D', and P', Q' for the laws if bad items were left
+delta that T is made with. Write P for the distribution of the result on D, Q on D', and P', Q' for those if bad items were left
 out beforehand. For every result y of common items alone
 
     P'(y) (1 + d)^-k <= P(y) <= P'(y),

@@ -1,16 +1,16 @@
-"""The k items with the most users, by names first: items are named by law (`partitions`), and k draws rank the named ones.
+"""The k items with the most users, by names first: a selection curve names items (`partitions`), and k draws rank these.
 
-The draws of `top_items` hide items behind a threshold, which is the higher the less epsilon each draw has: with k = 100 an
-item needs some 800 users at epsilon 1. Names by law need about a hundred. Among named items nothing is left to hide, and a draw
-needs no threshold: it takes item i with probability proportional to exp(epsilon * users(i)), and i leaves. (That names first,
-by Gaussian weights, find more of the top is a result of "missing mass", ICLR 2026.)
+The draws of `top_items` hide items behind a threshold, which is the higher the less epsilon each draw has: with k = 100 an item
+needs some 800 users at epsilon 1. A selection curve needs about a hundred. Among named items nothing is left to hide, and a
+draw needs no threshold: it takes item i with probability proportional to exp(epsilon * users(i)), and i leaves. (That names
+first, by Gaussian weights, find more of the top is a result of "missing mass", ICLR 2026.)
 
 Guarantee: user-level (epsilon, delta)-differential privacy for the relation. Users may have any number of items.
 
-Proof. Let u be 1, or 2 if a user is replaced. Given the same names, less those of the first kind (`law`), each count moves by 0
-or 1 in one direction, or if a user is replaced by at most 1 in either. So a draw with eps1 has scores of range u eps1, whatever
-was drawn before, and is (u eps1)^2 / 8-zCDP (`exponential.select`). k of them are rho-zCDP with rho = k (u eps1)^2 / 8; there
-are fewer only if there are fewer names. What follows names and is rho-zCDP given them is in the proof of `law_budget`.
+Proof. Let u be 1, or 2 if a user is replaced. Given the same names, less those of items of one user alone, each count moves by
+0 or 1 in one direction, or if a user is replaced by at most 1 in either. So a draw with eps1 has scores of range u eps1,
+whatever was drawn before, and is (u eps1)^2 / 8-zCDP (`exponential.select`). k of them are rho-zCDP with rho = k (u eps1)^2 /
+8; there are fewer only if there are fewer names. What follows names and is rho-zCDP given them is covered by `curve_budget`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class NamedTopMechanism(OnceByItem):
     name = "TopItems"
 
     def __post_init__(self) -> None:
-        if self.k * draw_cost(self.epsilon, self.relation) > Fraction(self.selection.laws.rho):
+        if self.k * draw_cost(self.epsilon, self.relation) > Fraction(self.selection.curves.rho):
             raise ParameterError(f"{self.k} draws with {float(self.epsilon)} cost more than names leave: make it anew")
 
     @property
@@ -79,7 +79,7 @@ class NamedTopMechanism(OnceByItem):
 
     @property
     def choice(self) -> LimitedChoice:
-        """The choice of the law."""
+        """The choice of the curve."""
         return self.selection.choice
 
     @property
@@ -97,13 +97,13 @@ class NamedTopMechanism(OnceByItem):
         return self._whole(self.selection.guarantee())
 
     def decided(self, chosen: ChosenStrategy) -> DecidedSelection:
-        """All that follows from the choice of the law."""
+        """All that follows from the choice of the curve."""
         made = self.selection.decided(chosen)
         return dataclasses.replace(made, guarantee=self._whole(made.guarantee))
 
     def subkey(self, key: bytes, release_id: str, label: str) -> bytes:
         """The subkey of the draws, from their label and all public parameters."""
-        budget = self.selection.laws.budget
+        budget = self.selection.curves.budget
         parameters = {
             "epsilon": repr(budget.epsilon),
             "delta": repr(budget.delta),
@@ -140,12 +140,12 @@ class NamedTopMechanism(OnceByItem):
 
     def _whole(self, naming: Guarantee) -> Guarantee:
         """The parts of naming, and the draws."""
-        laws = self.selection.laws
+        curves = self.selection.curves
         details: dict[str, str | int | float] = {"draws": self.k, "epsilon of a draw": float(self.epsilon)}
-        details["zCDP of all draws"] = laws.rho
+        details["zCDP of all draws"] = curves.rho
         first, *parts = naming.mechanisms
-        words = {"by": "Renyi divergences of the choice, of the law that is chosen and of the draws"}
-        alone = Zcdp(laws.rho).to_budget(laws.budget.delta)
+        words = {"by": "Renyi divergences of the choice, of the selection curve that is chosen and of the draws"}
+        alone = Zcdp(curves.rho).to_budget(curves.budget.delta)
         draws = MechanismStep("draws among the named", alone.epsilon, alone.delta, details)
         steps = (dataclasses.replace(first, details=words), *parts, draws)
         return dataclasses.replace(naming, mechanisms=steps)
@@ -154,7 +154,7 @@ class NamedTopMechanism(OnceByItem):
 def named_top(
     budget: Budget, k: int, *, relation: Relation = Relation.ADD_REMOVE, item_type: type = str
 ) -> NamedTopMechanism:
-    """The k items with the most users, or fewer: of those that are named by law, whose parameters are chosen privately."""
+    """The k items with the most users, or fewer, of those that a selection curve names; its parameters are chosen privately."""
     check_budget(budget)
     check_delta_for_names(budget.delta)
     k = check_whole("k", k, 1, LARGEST_FRAME)

@@ -39,7 +39,7 @@ from headcount.mechanisms.counting.sums import merge_sums, sum_items, with_absen
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.randomness.lane_ids import decision_lane_ids
 from headcount.mechanisms.randomness.lanes import Lanes
-from headcount.mechanisms.randomness.noise import by_law, discrete_gaussian, discrete_laplace, truncated_laplace
+from headcount.mechanisms.randomness.noise import by_curve, discrete_gaussian, discrete_laplace, truncated_laplace
 from headcount.mechanisms.randomness.subkeys import block_key, lane_key, subkey
 
 
@@ -91,7 +91,7 @@ def noise_of(plan: NoisePlan, lanes: Lanes) -> np.ndarray:
     if plan.kind == "truncated-geometric" and plan.threshold is not None:
         return truncated_laplace(lanes, plan.scale, plan.threshold - 1)
     if plan.kind == "law" and plan.threshold is not None:
-        return plan.threshold - by_law(lanes, plan.law)
+        return plan.threshold - by_curve(lanes, plan.law)
     return (discrete_laplace if plan.kind == "laplace" else discrete_gaussian)(lanes, plan.scale)
 
 

@@ -1,4 +1,4 @@
-"""The success probability of a binomial law, chosen privately from how often users succeeded (the paper, Algorithms 1, 2).
+"""The success probability of a binomial distribution, chosen privately by how often users succeeded (Algorithms 1 and 2).
 
 Of every user we know N, how often a symbol was among its m samples; if the symbol has probability p, N is Bin(m, p). The
 candidates are a public cover of all p. Two losses of a candidate, both from T(x) = #{users with N > x} alone, where s is the
@@ -21,8 +21,8 @@ for epsilon = 0.05. Alpha is found from public numbers, where one that is too sm
 cost of |H| m in place of |H|^2 steps. For binomials the Kolmogorov distance is the total variation, so that the paper's bound
 carries over.
 
-All is replay-stable: the cover and the laws are made by +, -, *, / and square roots alone, which IEEE 754 rounds in one way
-(and the logarithms that "phs" takes are rounded to multiples of 2**-20 at once).
+All is replay-stable: the cover and the distributions are made by +, -, *, / and square roots alone, which IEEE 754 rounds in
+one way (and the logarithms that "phs" takes are rounded to multiples of 2**-20 at once).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _LAW_ENTRIES, _LOSS_ENTRIES = 1 << 20, 1 << 23
 
 
 def cover(samples: int, step: float) -> Floats:
-    """Probabilities from 0 to 1, ascending, such that two next to each other have binomial laws about `step` apart.
+    """Probabilities from 0 to 1, ascending, such that two next to each other have binomial distributions about `step` apart.
 
     In p = sin^2(t) a total variation of `step` is a step of step / (0.8 sqrt(m)) in t, for every p. Each point is the one
     before, turned by the angle whose half has the tangent step / (1.6 sqrt(m)).

@@ -9,8 +9,9 @@ Guarantee: the result is (epsilon, delta)-differentially private for the relatio
 private. The baselines estimate the mean of users who differ, and ask how much they do (`spread`).
 
 The estimates are projected onto the simplex, which is post-processing (the paper's do not add up to one). Each row tells the
-mean absolute error to expect of it, from the laws of sampling and noise at the estimate: an estimate itself, and no bound. That
-of "dense" and "sparse" grows by what their estimates fall short of one in sum, which tells how far users are from being alike.
+mean absolute error to expect of it, from the distributions of sampling and noise at the estimate: an estimate itself, and no
+bound. That of "dense" and "sparse" grows by what their estimates fall short of one in sum, which tells how far users are from
+being alike.
 
 Buckets: users with 2^g to 2^(g+1) - 1 samples are a data set of their own, for every g. A user who is added is in one of
 them, so that each may spend all of the budget; one who is replaced may be in two, so that each gets half of it. Results are
@@ -367,7 +368,7 @@ def learn_distribution(
     """The distribution of the domain's symbols, from users with `samples_per_user` samples or more; others are left out.
 
     "auto" and "median" choose that number privately; "buckets" learns from users of all sizes, apart. `users` is the number
-    of users with so many samples, if it is public; else it is counted with noise where the method needs it. `hypothesis` is
+    of users with that many samples, if it is public; else it is counted with noise where the method needs it. `hypothesis` is
     how the methods "dense" and "sparse" choose: "ks", or "phs" (the paper's), which says nothing for fewer users than
     `DistributionPlan.least_users`. If `users` are fewer, that is refused; if the noisy number is, the errors of all rows are 1.
     """

@@ -167,8 +167,8 @@ class DistributionPlan:
 
     def errors(self, p: np.ndarray, users: int, correlation: np.ndarray | float = 0.0) -> np.ndarray:
         """The mean absolute error to expect of each estimate, if the probabilities were `p` in the mean of all users, and two
-        samples of a user have that correlation: an estimate from the laws of sampling and of the noise, and no bound. Their
-        sum is that of the l1 error. It is 1 where nothing is known.
+        samples of a user have that correlation: an estimate from the distributions of sampling and of the noise, and no bound.
+        Their sum is that of the l1 error. It is 1 where nothing is known.
         """
         if users < 1:
             return np.ones(len(p))
@@ -193,13 +193,13 @@ class DistributionPlan:
         return np.minimum(small, 1.0)
 
     def l1_error(self, users: int) -> float:
-        """The sum of the errors to expect with so many users, for symbols that are equally likely; 2 is the most."""
+        """The sum of the errors to expect with this number of users, for symbols that are equally likely; 2 is the most."""
         return min(2.0, float(self.errors(np.full(self.symbols, 1 / self.symbols), users).sum()))
 
     def _choice_errors(self, p: np.ndarray, choice: BinomialChoice) -> np.ndarray:
-        """The law of a choice is about exp(-epsilon s |TV| / 2), and TV moves with p by m times the largest probability of
-        Bin(m - 1, p). That is about 1 / sqrt(1 + 2 pi m p (1 - p)). The cover adds a quarter of its step in p, and what "phs"
-        does not tell apart half of its width."""
+        """The distribution of a choice is about exp(-epsilon s |TV| / 2), and TV moves with p by m times the largest
+        probability of Bin(m - 1, p). That is about 1 / sqrt(1 + 2 pi m p (1 - p)). The cover adds a quarter of its step in p,
+        and what "phs" does not tell apart half of its width."""
         if choice.has_too_few_users:
             return np.ones(len(p))
         slope = self.samples / np.sqrt(1 + 2 * math.pi * (self.samples - 1) * p * (1 - p))
@@ -255,7 +255,7 @@ def touched_symbols(symbols: int, samples: int, relation: Relation) -> int:
 
 
 def choice_epsilon(budget: Budget, choices: int) -> Fraction:
-    """The largest epsilon (rounded down) of each of so many choices that together keep the budget."""
+    """The largest epsilon (rounded down) of each of this number of choices that together keep the budget."""
     pure = _part_epsilon(Budget(budget.epsilon), choices)
     if budget.delta == 0:
         return pure

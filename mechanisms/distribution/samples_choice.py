@@ -58,7 +58,7 @@ class SamplesChoice(NormChoice):
     def exponents(self, table: Sequence[int]) -> list[Fraction]:
         """The exponents of the candidates: each is chosen with a probability proportional to exp(-exponent)."""
         users, epsilon = sum(table), self.budget.epsilon_fraction
-        enough = [users - below for below in np.cumsum(table)[:-1].tolist()]  # users with so many samples or more
+        enough = [users - below for below in np.cumsum(table)[:-1].tolist()]  # users with that many samples or more
         if self.name == "median":
             losses = [abs(2 * above - users) for above in enough]
             return em_exponents(losses, 2 * self.relation.users, epsilon)

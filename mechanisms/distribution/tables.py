@@ -34,7 +34,7 @@ from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.lane_ids import user_lane_ids
 from headcount.mechanisms.randomness.subkeys import lane_key
 
-#: More samples of one user are not looked at: by then the error hardly falls, and the laws of counts become long.
+#: More samples of one user are not looked at: by then the error hardly falls, and the distributions of counts become long.
 MOST_SAMPLES = 10_000
 
 _VALUE_BITS = MOST_SAMPLES.bit_length()
@@ -47,7 +47,7 @@ def check_samples(name: str, value: object) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class ExactSamplesStep:
-    """A bounding step: every user with `samples` events or more keeps exactly so many, and every other one none.
+    """A bounding step: every user with `samples` events or more keeps exactly `samples`, and every other one none.
 
     With `below`, users with that many events or more are left out as well: they belong to another bucket.
     """

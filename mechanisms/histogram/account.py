@@ -1,19 +1,18 @@
-"""Who takes what of the budget in an estimated histogram: choices, names, counts and totals, composed together.
+"""How an estimated histogram splits its budget: choices, names, counts and totals, composed together.
 
-A release takes one of two ways, and which one is a private choice itself. On the Gaussian way counts and totals have Gaussian
-noise, and items are named by law (`partitions.law`), beside which all of it is taken in Renyi divergences of one order; or by
-Gaussian noise, where the promise is one of zCDP or leaves laws too little, and all of it shares a precision mu^2. On the pure
-way one step of Laplace noise names and counts at once (or counts, where the items are public), and the totals have Laplace
-noise too: better where users have an item or two.
+A release follows one of two plans, and which one is a private choice itself. In the *Gaussian plan* counts and totals have
+Gaussian noise. A selection curve names the items (`partitions`), and all of it is taken in Renyi divergences of one order.
+Where the promise is one of zCDP, or leaves a curve too little, Gaussian noise names them, and all shares a precision mu^2. In
+the *Laplace plan* one step of Laplace noise names and counts at once (or counts, where the items are public), and the totals
+have Laplace noise too: better where users have an item or two.
 
-Guarantee: both ways together with all choices are (epsilon, delta)-differentially private per user, by
+Guarantee: both plans together with all choices are (epsilon, delta)-differentially private per user, by
 `accounting.composition`, for the relation that the distances are of: `stages` makes noise and choices for one relation. With
 Laplace noise alone delta is what the threshold takes, or 0. An account of `zcdp_account` is delta-approximate rho-zCDP: a draw
 of range c is c^2/8-zCDP, Gaussian noise mu^2/2-zCDP, also on a grid, and thresholds hide but for delta; these add up.
 
 Counts and totals share their precision by what was released before them (`split`): names, and bounds that were chosen. Given
-that, they are Gaussian noise of the same mu together, however it is split. So the composition, which holds for every such
-outcome, is as before.
+that, they are Gaussian noise of the same mu together, however it is split, and the composition holds for every such outcome.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ from headcount.mechanisms.accounting.composition import (
 )
 from headcount.mechanisms.checks import check_at_least_0
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.partitions.law_budget import best_order
+from headcount.mechanisms.partitions.curve_budget import best_order
 
-# Beyond the rounding of the formulas of laws.
+# Beyond the rounding of the formulas of selection curves.
 _LAW_SLACK = 1 - 1e-9
 
 # What the lattice of the composition takes of a sum of pure parts.
@@ -45,7 +44,8 @@ _PURE_SHARE = 0.995
 
 
 class LawCost(NamedTuple):
-    """What names by law cost neighbours: a Renyi divergence of at most `cost` of this order. `hiding` is beside it."""
+    """What names by a selection curve cost neighbours: a Renyi divergence of at most `cost` of this order. The delta of
+    selection is beside it."""
 
     order: float
     cost: float
@@ -66,9 +66,9 @@ class Account:
     pure_counts: float
     pure_totals: float
     pure_hiding: float
-    ranges_choices: tuple[Budget, ...] = ()  # of the ranges of values, on the Gaussian way
+    ranges_choices: tuple[Budget, ...] = ()  # of the ranges of values, in the Gaussian plan
     zcdp: Zcdp | None = None  # the promise, where it is one of zCDP: `budget` is what that implies
-    law: LawCost | None = None  # of names by law, which have no mu
+    law: LawCost | None = None  # of names by a selection curve, which have no mu
     users_choice: Budget | None = (
         None  # of the totals' bound for users, where events have one of their own; Gaussian alone
     )
@@ -85,7 +85,7 @@ class Account:
         if self.zcdp is not None:
             self._check_zcdp(self.zcdp)
         elif self.pure and (self.ranges_choices or self.users_choice is not None):
-            raise ParameterError("more is chosen on the Gaussian way alone: make the account with pure=False")
+            raise ParameterError("more is chosen in the Gaussian plan alone: make the account with pure=False")
         elif not self.delta() <= self.budget.delta:
             raise ParameterError(f"the parts cost a delta of {self.delta()}, more than {self.budget!r} has")
 
@@ -115,12 +115,12 @@ class Account:
 
     @property
     def gaussian(self) -> bool:
-        """Whether there is a Gaussian way."""
+        """Whether there is a Gaussian plan."""
         return self.counts_mu > 0
 
     @property
     def pure(self) -> bool:
-        """Whether there is a pure way."""
+        """Whether there is a Laplace plan."""
         return self.pure_counts > 0
 
     def _check_zcdp(self, zcdp: Zcdp) -> None:
@@ -131,11 +131,13 @@ class Account:
             raise ParameterError(f"the parts cost a rho of {rho} and a delta of {self.hiding}, more than {zcdp!r} has")
 
     def _law_way(self, law: LawCost) -> Parts:
-        """The way of names by law: what follows the choice of it, in Renyi divergence of one order."""
+        """The plan of names by a selection curve: what follows the choice of it, in Renyi divergence of one order."""
         if self.names_mu or self.zcdp is not None or not self.hiding < 1:
-            raise ParameterError("names by law need no mu for names, and no promise of zCDP: make them anew")
+            raise ParameterError(
+                "names by a selection curve need no mu for names, and no promise of zCDP: make them anew"
+            )
         if not (law.order > 1 and law.cost > 0):
-            raise ParameterError(f"names by law need an order above 1 and a cost above 0, got {law}")
+            raise ParameterError(f"names by a selection curve need an order above 1 and a cost above 0, got {law}")
         choices = (self.counts_choice, self.totals_choice, self.users_choice, self.cap_choice)
         draws = _epsilons(*choices, *self.ranges_choices)
         beside = _rho(draws, self.counts_mu, self.totals_mu)
@@ -145,7 +147,7 @@ class Account:
         """What all of it costs at epsilon."""
         first = _epsilons(*(self.naming_choices or (self.counts_choice,)))
         last = _epsilons(self.totals_choice, self.cap_choice)
-        # With names, what follows the first choice on the Gaussian way is the choice of the counts' bound as well.
+        # With names, what follows the first choice in the Gaussian plan is the choice of the counts' bound as well.
         counts = self.counts_choice if self.names_choice is not None else None
         second = _epsilons(counts, self.users_choice, *self.ranges_choices)
         ways = []
@@ -178,8 +180,8 @@ def make_account(
     given, and counts that are `calibrated` by totals, or not; `gaussian` and `pure` say which ways may be taken. `precision`
     has the shares of names, counts and totals where all are there, and `ranges` is the number of ranges to be chosen. With
     `users_too`, totals of users have a bound of their own beside those of events; with `capped`, it is chosen how many events
-    of one user on one item count. Items are named by law, with counts and totals as sharp as they would be beside names by
-    noise; by noise, where that leaves laws too little."""
+    of one user on one item count. A selection curve names items, with counts and totals as sharp as they would be beside names
+    by noise; by noise, where that leaves a curve too little."""
     check_budget(budget)
     if named:
         check_delta_for_names(budget.delta)
@@ -230,8 +232,8 @@ def _law_cost(
     shown: float,
     other: Sequence[Parts],
 ) -> LawCost | None:
-    """What names by law may cost in place of Gaussian ones of the first mu, beside a zCDP of so much that follows the first
-    draws, and another way that may be taken; None if it is too little."""
+    """What names by a selection curve may cost in place of Gaussian ones of the first mu, beside a zCDP of so much that follows
+    the first draws, and another way that may be taken; None if it is too little."""
     everything = beside + _rho(first)
     order = best_order(lambda order: budget.epsilon + renyi_left(order, budget.delta - shown) - order * everything)
     whole = largest_divergence(budget.epsilon, budget.delta, first, order, shown, *other)
@@ -249,7 +251,7 @@ def zcdp_account(
     ranges: int = 0,
     users_too: bool = False,
 ) -> Account:
-    """The same for a promise of zCDP, on the Gaussian way. All of its delta is for names; where there are none, it is what
+    """The same for a promise of zCDP, in the Gaussian plan. All of its delta is for names; where there are none, it is what
     epsilon is stated for."""
     if named:
         check_delta_for_names(zcdp.delta)

@@ -54,6 +54,11 @@ ASSUMPTION = (
     "noise, and how far that assumption may be off"
 )
 
+#: The same where the noise of the totals is larger than what they could tell.
+NOT_KNOWN = (
+    "how much the bound left out is not known, as the noise of the totals is too large: the true numbers may be above"
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class Estimated:
@@ -85,7 +90,9 @@ class Estimated:
         names = self.plan.names
         told: dict[str, Any] = {} if names is None else dict(users_needed(each.plan for each in names.rounds))
         if self.left_out is not None:
-            told |= {"share_left_out": round(self.left_out, 3), "assumption": ASSUMPTION}
+            told["share_left_out"] = round(self.left_out, 3)
+        if self.plan.totals is not None:
+            told["assumption"] = ASSUMPTION if self.left_out is not None else f"{ASSUMPTION}; {NOT_KNOWN}"
         return told | ({} if self.plan.counts is None else correlated(self.plan.counts))
 
 
@@ -93,7 +100,7 @@ class Estimated:
 class Grouped:
     """Named items, sorted, with their noisy counts, their groups, and the ends of the counts' intervals; public.
 
-    The first groups are of one item each that stands `apart`, and their totals count so many `times` in a user's vector.
+    The first groups are of one item each that stands `apart`, and their totals count `times` times in a user's vector.
     Where there are totals of several kinds, `kinds` has how often each of these counts in it. `cap` is what a user counts on
     one item at most; 0 stands for no limit.
     """

@@ -9,7 +9,7 @@ in that, and intervals have a term for it.
 
 The largest items need no such assumption. A user counts at most c on each, and so has a norm of at most c times the root of
 their number on them: far less than all of its items may have together. So they are groups of their own, whose totals count
-several times in a user's vector, and have so many times less noise than the others. What users have beyond the bound of the
+several times in a user's vector, and have less noise than the others by that factor. What users have beyond the bound of the
 totals is in none of these numbers.
 """
 
@@ -55,7 +55,7 @@ def cut_groups(
     """The group of each item, from 0 for the largest counts; `counts` are in canonical order of the items, which breaks ties.
 
     `noise` is the standard deviation of a count, of which a draw of `shared` is the same in all, and `total_noise` that of a
-    total. So many of the largest items stand `apart`, each as a group. Smaller groups do for whoever is `to_join` them.
+    total. The largest items, `apart` of them, stand apart, each as a group. Smaller groups do for whoever is `to_join` them.
     """
     order = np.argsort(-counts, kind="stable")
     group = np.zeros(len(counts), dtype=np.int64)
@@ -119,7 +119,7 @@ def join_alike(
 @dataclasses.dataclass(frozen=True)
 class Calibrated:
     """Estimates, the standard deviations of their noise, the ends of their intervals, and the share of the events that the
-    bound had left out.
+    bound had left out: None where the noise of all totals is too large to tell.
 
     `scale` is what each count was multiplied by; `below` and `above` are how far an interval goes for all but the noise of the
     counts themselves.
@@ -129,7 +129,7 @@ class Calibrated:
     noise_stddev: np.ndarray
     low: np.ndarray
     high: np.ndarray
-    left_out: float
+    left_out: float | None
     scale: np.ndarray
     below: np.ndarray
     above: np.ndarray
@@ -255,7 +255,8 @@ def calibrate(
         variance[looks] = weight**2 * variance[looks] + ((1 - weight) * look_noise) ** 2
     estimate = np.maximum(np.rint(estimate), least)
     low, high = np.minimum(centre - reach[0], estimate), np.maximum(centre + reach[1], estimate)
-    left_out = 1 - float(kept.sum()) / max(float((scale * kept).sum()), 1e-9)
+    whole, unsure = float((scale * kept).sum()), math.sqrt(float((total_noise**2).sum()))
+    left_out = 1 - float(kept.sum()) / whole if unsure < tuning.LEFT_OUT_UNKNOWN * whole else None
     return Calibrated(estimate, np.sqrt(variance), np.maximum(low, least), high, left_out, scale, below, above)
 
 

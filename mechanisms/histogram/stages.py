@@ -34,16 +34,16 @@ from headcount.mechanisms.counting.noisy import promised
 from headcount.mechanisms.histogram.account import Account
 from headcount.mechanisms.partitions.auto import TYPICAL, part_candidates
 from headcount.mechanisms.partitions.candidates import StrategyCandidate
-from headcount.mechanisms.partitions.law_budget import LawPart
+from headcount.mechanisms.partitions.curve_budget import CurvePart
 from headcount.mechanisms.partitions.limited import LimitedChoice
-from headcount.mechanisms.partitions.rounds import Round, law_rounds, one_step_round, zcdp_rounds
+from headcount.mechanisms.partitions.rounds import Round, curve_rounds, one_step_round, zcdp_rounds
 from headcount.mechanisms.partitions.scored import PartitionChoice
 from headcount.mechanisms.partitions.select import ChosenStrategy, in_items, selection_steps
 
 #: More items than there are.
 MANY = 10**9
 
-# How the parts are composed, in words: with names by law, and else.
+# How the parts are composed, in words: with a selection curve, and else.
 _COMPOSED = ("Renyi divergences of names and noise, after exact choices", "exact composition")
 
 _MEAN_GAUSSIAN = math.sqrt(2 / math.pi)  # the mean size of Gaussian noise, by its standard deviation
@@ -141,12 +141,12 @@ class Stages:
         return tuple(found)
 
     @property
-    def laws(self) -> LawPart | None:
-        """What names by law may cost; None where names are noisy."""
+    def laws(self) -> CurvePart | None:
+        """What names by a selection curve may cost; None where names are noisy."""
         account = self.account
         if account.law is None:
             return None
-        return LawPart(account.budget, self.relation, account.law.order, account.law.cost, account.hiding)
+        return CurvePart(account.budget, self.relation, account.law.order, account.law.cost, account.hiding)
 
     @cached_property
     def clip_choice(self) -> ClipChoice | None:
@@ -174,7 +174,7 @@ class Stages:
         if named.strategy == "laplace":
             return NamesPlan(named, (self._one_step(),))
         if self.laws is not None:
-            return NamesPlan(named, law_rounds(self.laws, named.max_items, named.rounds))
+            return NamesPlan(named, curve_rounds(self.laws, named.max_items, named.rounds))
         account = self.account
         rounds = tuning.ROUNDS_OF_HISTOGRAM if named.strategy == "sips" else tuning.ROUNDS
         rho = account.names_mu**2 / 2
@@ -183,7 +183,7 @@ class Stages:
         )
 
     def public_table(self, names: NamesPlan | None, items: int) -> list[int]:
-        """The public part of the table from which bounds are chosen, for so many items: whether they are to be counted."""
+        """The public part of the table of the bounds' choice, for this number of items: whether they are to be counted."""
         assert self.clip_choice is not None
         return self.clip_choice.items_table(0 if names is not None and names.counts_too else max(1, items))
 
@@ -222,7 +222,7 @@ class Stages:
         return StagePlan(names, kept, counts_steps, counts, totals_steps, totals, guarantee)
 
     def split(self, kept: ClipBound, norm: float) -> tuple[float, float]:
-        """The mu of counts of this norm and of totals, for what was chosen, on the Gaussian way alone. Where the bound of the
+        """The mu of counts of this norm and of totals, for what was chosen, in the Gaussian plan alone. Where the bound of the
         counts is given, their noise is known before anything runs, and stays that."""
         account = self.account
         chosen = account.counts_choice is not None and norm > 0 and kept.items > 0
@@ -253,7 +253,7 @@ class Stages:
         ]
 
     def names_ends(self, choice: LimitedChoice) -> list[NamesPlan | None]:
-        """The least and the most of naming. Laws can be made for any number of items: one that is made anyway does."""
+        """The least and the most of naming. Curves can be made for any number of items: one that is made anyway does."""
         first, last = choice.ends()
         return [self.names_plan(way) for way in (first, last if self.laws is None else TYPICAL)]
 
@@ -366,7 +366,7 @@ class Stages:
         self, steps: tuple[Step, ...], mu: float, pure: float, is_pure: bool, items: int | None = None
     ) -> NoisePlan:
         """Noise without a threshold for what the steps promise: Laplace, or Gaussian of a precision of mu^2, on a public domain
-        of so many items."""
+        of this number of items."""
         bound = promised(steps)
         if is_pure:
             return calibrate_public_domain(Budget(pure), bound, self.relation, "laplace")
@@ -379,7 +379,7 @@ class Stages:
         return Budget(gaussian_epsilon(mu, delta - hiding), delta)
 
     def names_cost(self) -> Budget:
-        """What names would cost alone, on the Gaussian way or by law."""
+        """What names would cost alone, by Gaussian noise or by a selection curve."""
         account = self.account
         if account.law is None:
             return self.cost(account.names_mu, account.hiding)

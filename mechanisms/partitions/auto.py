@@ -1,9 +1,8 @@
-"""Law and items per user of a selection as a private choice: the budget is all that has to be given.
+"""The selection that needs nothing but a budget: curve and items per user are chosen privately.
 
-Candidates of `auto_partitions`: the exact law of one item, and laws in one round and in several at every other K. Where users
-are all alike, sums lie near the median, and a K that is half as large again as it need be takes a fifth of the names. On the
-synthetic data, at epsilon 1 and delta 1e-8, no noise named more. How they are scored stands in `scored`, and how one is drawn
-in `limited`.
+The candidates are the exact curve of one item, and curves in one round and in several for each other number K of items per
+user. `scored` says what each is worth, and `limited` draws one. On the synthetic data, at epsilon 1 and delta 1e-8, no noise
+named more. Guarantee: that of `curve_budget`, for the choice and the curve together.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from headcount.mechanisms.choice.protocol import Decision
 from headcount.mechanisms.choice.run import choose_bound, split_budget
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.candidates import StrategyCandidate
-from headcount.mechanisms.partitions.law_budget import LawBudget, LawPart
+from headcount.mechanisms.partitions.curve_budget import CurveBudget, CurvePart
 from headcount.mechanisms.partitions.limited import LimitedChoice
 from headcount.mechanisms.partitions.rounds import (
     Round,
     check_rounds,
+    curve_rounds,
+    curve_sizes,
     last_round,
-    law_rounds,
-    law_sizes,
 )
 from headcount.mechanisms.partitions.scored import PartitionChoice
 from headcount.mechanisms.partitions.select import (
@@ -44,28 +43,28 @@ from headcount.mechanisms.partitions.select import (
 )
 from headcount.mechanisms.randomness.keys import Release
 
-#: The one law that is made at the start of a release of which names are a part.
+#: The one curve that is made at the start of a release of which names are a part.
 TYPICAL = ChosenStrategy("law", tuning.TYPICAL_ITEMS, 1)
 
 
-def make_candidates(laws: LawBudget, rounds: int = tuning.ROUNDS) -> tuple[StrategyCandidate, ...]:
-    """All candidates of an automatic selection, in one round and in so many; but for laws that are too large at this budget."""
+def make_candidates(curves: CurveBudget, rounds: int = tuning.ROUNDS) -> tuple[StrategyCandidate, ...]:
+    """All candidates of an automatic selection, in one round and in `rounds`, but for curves too large at this budget."""
     ways = [(items, number) for items in tuning.ITEMS_OF_SELECTION_ALONE for number in sorted({1, rounds})]
     return tuple(
-        dataclasses.replace(StrategyCandidate.of("law", [last_round(laws, items, number)]), rounds=number)
+        dataclasses.replace(StrategyCandidate.of("law", [last_round(curves, items, number)]), rounds=number)
         for items, number in [
             (1, 1),
-            *(way for way in ways if law_sizes(laws, *way) <= tuning.MOST_STATES_OF_CANDIDATE),
+            *(way for way in ways if curve_sizes(curves, *way) <= tuning.MOST_STATES_OF_CANDIDATE),
         ]
     )
 
 
-def part_candidates(laws: LawPart, rounds: int, one_item: bool) -> tuple[StrategyCandidate, ...]:
-    """The same where names are a part of a release, with medians as they typically are; laws of `one_item` if asked for."""
+def part_candidates(curves: CurvePart, rounds: int, one_item: bool) -> tuple[StrategyCandidate, ...]:
+    """The same where names are a part of a release, with medians as they typically are; curves of `one_item` if asked for."""
     ways = [(items, number) for items in tuning.ITEMS_OF_SELECTION for number in (1, rounds)]
     ways += [(items, 1) for items in tuning.ITEMS_BETWEEN]
-    ways = [way for way in sorted(ways) if law_sizes(laws, *way) <= tuning.MOST_STATES_OF_CANDIDATE]
-    middle = StrategyCandidate.of("law", [last_round(laws, TYPICAL.max_items, TYPICAL.rounds)]).threshold
+    ways = [way for way in sorted(ways) if curve_sizes(curves, *way) <= tuning.MOST_STATES_OF_CANDIDATE]
+    middle = StrategyCandidate.of("law", [last_round(curves, TYPICAL.max_items, TYPICAL.rounds)]).threshold
     return tuple(
         StrategyCandidate(
             "law",
@@ -92,10 +91,10 @@ class DecidedSelection(Decision[ChosenStrategy]):
 class AutoSelection:
     """A whole private selection as a value, like `Selection`, with a choice in place of strategy and items per user.
 
-    `laws` have the whole budget, and what the choice and each of the candidates may cost of it.
+    `curves` have the whole budget, and what the choice and each of the candidates may cost of it.
     """
 
-    laws: LawBudget
+    curves: CurveBudget
     choice: LimitedChoice
     most_rounds: int
     item_type: type
@@ -103,13 +102,13 @@ class AutoSelection:
 
     def __post_init__(self) -> None:
         costs = self.choice.ranges
-        if (costs, self.choice.relation) != (self.laws.choices, self.laws.relation):
-            raise ParameterError(f"a choice for {costs!r} does not go with {self.laws!r}: make it anew")
+        if (costs, self.choice.relation) != (self.curves.choices, self.curves.relation):
+            raise ParameterError(f"a choice for {costs!r} does not go with {self.curves!r}: make it anew")
 
     @property
     def relation(self) -> Relation:
         """What a neighbouring input is."""
-        return self.laws.relation
+        return self.curves.relation
 
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""
@@ -117,8 +116,8 @@ class AutoSelection:
 
     def decided(self, chosen: ChosenStrategy) -> DecidedSelection:
         """All that follows from the choice."""
-        made = law_rounds(self.laws, chosen.max_items, chosen.rounds)
-        steps = selection_steps(chosen.strategy, self.laws.alone, made)
+        made = curve_rounds(self.curves, chosen.max_items, chosen.rounds)
+        steps = selection_steps(chosen.strategy, self.curves.alone, made)
         return DecidedSelection(chosen, self._whole(*steps), made)
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
@@ -135,8 +134,8 @@ class AutoSelection:
         return pa.RecordBatch.from_pydict({"item": names}), decided
 
     def _whole(self, *steps: MechanismStep) -> Guarantee:
-        budget, costs = self.laws.budget, self.choice.budget
-        words = {"by": "Renyi divergences of the choice and of the law that is chosen"}
+        budget, costs = self.curves.budget, self.choice.budget
+        words = {"by": "Renyi divergences of the choice and of the selection curve that is chosen"}
         whole = MechanismStep("all together", budget.epsilon, budget.delta, words)
         first = MechanismStep("choice of the strategy", costs.epsilon, costs.delta, self.choice.details())
         return Guarantee(budget.epsilon, budget.delta, self.relation, (whole, first, *steps))
@@ -152,7 +151,7 @@ def auto_partitions(
 ) -> AutoSelection:
     """The selection whose strategy and items per user are chosen for the most items, by draws of 3/200 and 1/20 of epsilon.
 
-    With a `rho` it leaves so much of the budget to a zCDP mechanism that follows on the names (`law_budget`).
+    With a `rho` it leaves so much of the budget to a zCDP mechanism that follows on the names (`curve_budget`).
     """
     arrow_type(item_type)
     check_budget(budget)
@@ -161,9 +160,9 @@ def auto_partitions(
     limit, costs = (
         split_budget(budget, share, "em")[0] for share in (tuning.NAMES_LIMIT_SHARE, tuning.NAMES_CHOICE_SHARE)
     )
-    laws = LawBudget(budget, relation, (limit.epsilon, costs.epsilon), rho)
-    scored = PartitionChoice(costs, budget, relation, make_candidates(laws, rounds))
-    return AutoSelection(laws, LimitedChoice(limit, scored), rounds, item_type)
+    curves = CurveBudget(budget, relation, (limit.epsilon, costs.epsilon), rho)
+    scored = PartitionChoice(costs, budget, relation, make_candidates(curves, rounds))
+    return AutoSelection(curves, LimitedChoice(limit, scored), rounds, item_type)
 
 
 def partitions(

@@ -9,9 +9,9 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from headcount.mechanisms import tuning
-from headcount.mechanisms.partitions.law import fourth_root
 from headcount.mechanisms.partitions.rounds import STRATEGIES, Round
 from headcount.mechanisms.partitions.select import ChosenStrategy
+from headcount.mechanisms.partitions.selection_curve import fourth_root
 
 
 class _Shape(NamedTuple):
@@ -23,9 +23,9 @@ class _Shape(NamedTuple):
     back: int
 
 
-# A law names items below half of its median hardly ever, and so does Laplace noise on one item of each user, which stands
-# beside laws; other noise is worth more with less.
-_NOISE, _LAW = _Shape(*tuning.NOISE_WORTH), _Shape(*tuning.SELECTION_WORTH)
+# A curve names items below half of its median hardly ever, and so does Laplace noise on one item of each user, which stands
+# beside curves; other noise is worth more with less.
+_NOISE, _CURVE = _Shape(*tuning.NOISE_WORTH), _Shape(*tuning.SELECTION_WORTH)
 
 # Thresholds are multiples of 2**-10, and sums of 2**-40: a share of 2**-30 times a root of 2**-10.
 THRESHOLD_BITS = 10
@@ -52,13 +52,13 @@ class StrategyCandidate:
 
     @property
     def weighed(self) -> bool:
-        """Whether items weigh 1/sqrt(d), or for a law 1/d^(1/4), or count one."""
+        """Whether items weigh 1/sqrt(d), or for a curve 1/d^(1/4), or count one."""
         return STRATEGIES[self.strategy] in ("l2", "law")
 
     @property
     def shape(self) -> _Shape:
         """How its sums become a score."""
-        return _LAW if self.strategy in ("law", "laplace") else _NOISE
+        return _CURVE if self.strategy in ("law", "laplace") else _NOISE
 
     @property
     def in_rounds(self) -> bool:

@@ -1,13 +1,11 @@
-"""Renyi divergences of coins, and of all orders at once: what laws are made and checked with.
+"""Renyi divergences of coins: of one order, and of all orders up to one.
 
-A coin of probability p is given by its logit. Let psi(a) = (a-1) D_a(q||p), and S(x) = ln(1 + e^x). For coins of logits x and
-x + y it is psi(a) = S(x + a y) - S(x) - a (S(x + y) - S(x)).
+Selection curves are made and checked with them. A coin of probability p is given by its logit. For coins of logits x and x + y,
+with S(x) = ln(1 + e^x), (a-1) D_a(q||p) = S(x + a y) - S(x) - a (S(x + y) - S(x)).
 
-All orders. (a-1) D_a is convex in a for any two laws of outputs, and 0 at 1. So is P(a), the largest of d (a-1) D_a over all
-pairs of states of a law and all users of d items who move them. Between two orders P lies below its chord. So where the chord
-lies below a (a-1) rho, so does P, and D_a <= a rho / d for all orders between, of all pairs. `keeps_rho` looks at the chord
-from 1 to the last order, and cuts it in two where it lies too high. Orders are cosh(t/2)^2: then a (a-1) is sinh(t)^2 / 4, and
-a step h of t costs about h^2 / 4 of rho, wherever it is.
+Guarantee of `Pairs.keeps_rho`: where it is true, d D_a <= a rho for every order 1 < a <= `order`, for all pairs of states and
+all users of d items who move them. It looks at chords of a convex function, whose ends are orders cosh(t/2)^2. Proof:
+docs/proofs/partitions.md, "All orders at once".
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from headcount.mechanisms.accounting.budget import digits_up
 
 Floats = npt.NDArray[np.float64]
 
-# How finely orders are cut, in t, before a law is refused; what rounding may take of rho there.
+# How finely orders are cut, in t, before a curve is refused; what rounding may take of rho there.
 _FINEST, _CHECKED = 0.1, 1 - 1e-3
 
 
@@ -80,11 +78,12 @@ def limited(logits: Floats, allowed: Floats, order: float, rhos: Floats) -> Floa
 
 @functools.lru_cache(maxsize=256)
 def slope_ratio(order: float, cost: float) -> float:
-    """How far a law of this W may be above W at orders below a: what is stated is D_alpha <= alpha * slope_ratio * W / a.
+    """How far D_alpha / alpha of a curve may be above W / a, at orders alpha below a: D_alpha <= alpha * slope_ratio * W / a.
 
-    In its tails D_alpha / alpha rises with alpha, and in its middle it falls, the more the larger W / d is for users of the
-    most items d. The number is what a law of FREE_ITEMS items has, and a little more: larger ones keep it as they are,
-    smaller ones are held back in their middle, which hardly costs them names. Nothing rests on it: every law is checked for it.
+    In the tails of a curve D_alpha / alpha rises with alpha. In its middle it falls, the more the larger W / d is for users of
+    the most items d. The number is a little more than a curve of FREE_ITEMS items has. Larger curves keep it as they are;
+    smaller ones are lowered in their middle, which hardly costs them names. No proof rests on it: every curve is checked for
+    what it states.
     """
     logits = np.arange(-6.0, 6.0, 0.04)  # the middle, where two curves meet in a peak
     each = cost / tuning.FREE_ITEMS
@@ -94,12 +93,12 @@ def slope_ratio(order: float, cost: float) -> float:
 
 
 def limit_of(rho: float) -> float:
-    """What a law is held back by for a rho that is stated: a little less."""
+    """The rho that a curve is lowered to, where another one is stated: a little less."""
     return rho / tuning.HELD_BACK_BY
 
 
 def _orders(order: float, number: int) -> Floats:
-    """So many orders below this one, as a column."""
+    """This number of orders below the given one, as a column."""
     places = _place(order) * np.arange(1, number + 1) / (number + 1)
     return np.asarray(np.cosh(places / 2) ** 2)[:, None]
 
@@ -117,7 +116,7 @@ def _needed(p: Floats, q: Floats, orders: Floats) -> Floats:
 
 
 class Pairs:
-    """The pairs of states of a law that users can move, with the number of items of such users: logits before and after."""
+    """The pairs of states of a curve that users can move, with the number of items of such users: logits before and after."""
 
     def __init__(self, before: Floats, after: list[Floats], numbers: list[int]) -> None:
         # A coin and its other side are the same: the one below 1/2 has the digits.

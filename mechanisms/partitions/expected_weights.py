@@ -1,9 +1,10 @@
-"""How many users each item has, and what they weigh, by the number of items that they have: from one pass over the users.
+"""What each user adds to the expected weights of its items, as integers that add up by item.
 
-A user of d distinct items is filed, at each of them, under the first step K of a grid with d <= K, with four integers: one,
-floor(2**30 / d), its weight, which is floor(2**30 / sqrt(d)), or for laws floor(2**30 / d**(1/4)), and the weight's part (d -
-1)/d for the user's other items, for laws half of it, at most the weight itself. They are rounded down for each user before any
-sum. Their sums by item tell for every step what the item's expected sum would be if each user kept at most K items.
+A user of d distinct items is filed, at each of them, under the first step K of a grid with d <= K, with four integers: one;
+floor(2**30 / d); its weight, floor(2**30 / sqrt(d)), or for curves floor(2**30 / d**(1/4)); and the part (d - 1)/d of the
+weight for the user's other items, or half of it for curves. Their sums by item say for every step what the item's expected
+weight would be if each user kept at most K items. Guarantee: all are rounded down for each user before any sum, so that
+sensitivities hold exactly.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from headcount.mechanisms.batches.packing import unpack
 from headcount.mechanisms.batches.run_sums import begins_run, run_sums, sum_by_code
 from headcount.mechanisms.batches.shards import Shard, unite
 from headcount.mechanisms.errors import InputError
-from headcount.mechanisms.partitions.law import law_weight
+from headcount.mechanisms.partitions.selection_curve import curve_weight
 
 FRACTION_BITS = 30
 _COLUMNS = ("users", "shares", "roots", "others")
@@ -42,8 +43,10 @@ class ItemWeights:
     others: np.ndarray
 
 
-def split_weights(shard: Shard, grid: Sequence[int], shards: int, by_law: bool = False) -> Iterator[tuple[int, bytes]]:
-    """The shard's entries by item, cut into (item shard, bytes) chunks by a hash of the item; `by_law` with weights of laws."""
+def split_weights(
+    shard: Shard, grid: Sequence[int], shards: int, by_curve: bool = False
+) -> Iterator[tuple[int, bytes]]:
+    """The shard's entries by item, cut into (item shard, bytes) chunks by a hash of the item; `by_curve` as curves weigh."""
     if len(shard.item) == 0:
         return iter(())
     cut = cut_by_item(shard.items, shards)
@@ -51,7 +54,7 @@ def split_weights(shard: Shard, grid: Sequence[int], shards: int, by_law: bool =
     held = np.flatnonzero(np.bincount(rows))  # how many items users have
     nth = np.zeros(held[-1] + 1, dtype=np.int64)
     nth[held] = np.arange(len(held))
-    # How many users of so many items each item has: few numbers, of which all else follows.
+    # Of each item, the number of its users by how many items they have: few numbers, of which all else follows.
     bits = len(held).bit_length()
     key = (cut.places() << bits)[shard.item]
     key += np.repeat(nth[rows], rows)
@@ -60,7 +63,7 @@ def split_weights(shard: Shard, grid: Sequence[int], shards: int, by_law: bool =
     place, number = key[starts] >> bits, key[starts] & ((1 << bits) - 1)
     step = np.searchsorted(np.array(grid), held)[number]
     cells = np.flatnonzero(begins_run(place, step))
-    weigh = _law_weights if by_law else _root_weights
+    weigh = _curve_weights if by_curve else _root_weights
     each = np.array([((1 << FRACTION_BITS) // max(1, d), *weigh(max(1, d))) for d in held.tolist()]).T
     users = np.diff(starts, append=len(key))
     sums = {"users": np.diff(starts[cells], append=len(key))}
@@ -73,8 +76,8 @@ def _root_weights(items: int) -> tuple[int, int]:
     return own, math.isqrt(((items - 1) ** 2 << 2 * FRACTION_BITS) // items**3)
 
 
-def _law_weights(items: int) -> tuple[int, int]:
-    own = law_weight(items, FRACTION_BITS)
+def _curve_weights(items: int) -> tuple[int, int]:
+    own = curve_weight(items, FRACTION_BITS)
     return own, own * (items - 1) // (2 * items)
 
 

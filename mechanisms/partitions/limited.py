@@ -1,20 +1,14 @@
-"""How many items of a user count, and by which law, as two private draws: first a limit, by how many items users have.
-
-What one user can do to the score of a law of K items (`scored`) grows like K^(3/4), and so does what hides it. Where nobody has
-many items, laws of many would be drawn by chance; where users have a thousand each, the right one would not be found. But how
-many users have more than K items is a number that one user moves by 1. So it is asked first, by a small part of epsilon:
+"""The private choice of a selection curve in two draws: first a limit on the items per user, then a curve within it.
 
     the limit:    P(K) is proportional to K^-u exp(-e1 #{users with more than K items}),     K of the candidates
-    the law:      P(c) is proportional to K(c)^v exp(-e2 loss(c) / S),                       c with K(c) <= the limit
+    the curve:    P(c) is proportional to K(c)^v exp(-e2 loss(c) / S),                       c with K(c) <= the limit
 
-where S is the largest sensitivity among those c, and twice that where a user is replaced. With the limit known the plain
-exponential mechanism does, which has twice the power of the generalised one. The power v is for users who have much more than
-what small laws look at. Any u and v keep the guarantee (`tuning`): they are the same for neighbours.
+S is the largest sensitivity of a loss (`scored`) among those c, and twice that where a user is replaced. It grows like K^(3/4),
+so that a choice among all K at once would need too much epsilon. The number of users above K moves by 1, and is cheap to ask
+first.
 
-Guarantee: each of the draws is epsilon-differentially private, delta 0, with a range of e1 and e2 (`em_exponents`). One user
-more raises the number above K by 1 for every K below its own items, and one who is replaced moves it by at most 1, up for all K
-or down for all K. Losses of laws fall by at most their sensitivities and rise never, or move by at most those where a user is
-replaced. The second draw knows the first: they compose adaptively, as `law_budget` has it.
+Guarantee: each draw is epsilon-differentially private with delta 0, and has a range of e1 and e2. The second knows the first:
+they compose adaptively (`curve_budget`). Any u and v keep it (`tuning`). Proof: docs/proofs/partitions.md, "Which curve".
 """
 
 from __future__ import annotations

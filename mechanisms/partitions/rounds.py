@@ -1,8 +1,7 @@
 """The rounds of a selection, calibrated: how a user's items are kept and weighed, with the noise and threshold for that.
 
-`rounds_of` gives rounds that together are (epsilon, delta)-differentially private, `zcdp_rounds` rounds that together are
-delta-approximate rho-zCDP. What a round does is told in `partitions`; the proofs stand here, at the calibrations. They use the
-notation and formula (1) of `thresholds`.
+Guarantee: rounds of `rounds_of` together are (epsilon, delta)-differentially private, those of `zcdp_rounds` delta-approximate
+rho-zCDP. What a round does is described in `select`. Proofs: docs/proofs/partitions.md, "Rounds of noise".
 """
 
 from __future__ import annotations
@@ -31,16 +30,16 @@ from headcount.mechanisms.bounding.steps import (
 from headcount.mechanisms.calibration.bound import Bound
 from headcount.mechanisms.calibration.noise import (
     calibrate_unknown_domain,
+    curve_plan,
     gaussian_scale,
     laplace_scale,
-    law_plan,
     make_plan,
 )
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.partitions.law import MOST_LAW_ITEMS, Law, LawWeighStep
-from headcount.mechanisms.partitions.law_budget import LawBudget, LawPart
+from headcount.mechanisms.partitions.curve_budget import CurveBudget, CurvePart
+from headcount.mechanisms.partitions.selection_curve import MOST_CURVE_ITEMS, LawWeighStep, SelectionCurve
 from headcount.mechanisms.partitions.weights import (
     GRID,
     MOST_ITEMS,
@@ -63,11 +62,11 @@ STRATEGIES: dict[str, Weights] = {
 }
 ZCDP_STRATEGIES = ("gaussian", "weighted-gaussian", "sips")
 
-#: Rounds of sips and of law unless told otherwise.
+#: Rounds of the strategies sips and law, unless others are asked for.
 MOST_ROUNDS = 8
 
 
-# Laplace noise is drawn in so many steps of the grid to its scale: what the threshold loses by being one of them is nothing.
+# Steps of the grid to the scale of Laplace noise: so fine that the threshold loses nothing by being one of them.
 _LAPLACE_STEPS = 2**10
 
 
@@ -88,7 +87,7 @@ class Round:
 def round_steps(max_items: int, weights: Weights, grid: int = GRID) -> tuple[Step, ...]:
     """Each distinct item once, a sample of them, and their weights; or for "events" a sample of a user's events.
 
-    The grid is for the weights of a law; those of noise have one.
+    The grid is for the weights of a curve; those of noise have one.
     """
     if weights == "events":
         return (RandClipStep(max_items),)
@@ -114,7 +113,7 @@ def rounds_of(budget: Budget, strategy: str, max_items: int, rounds: int, relati
     if strategy == "sips":
         return _sips(budget, items, rounds, relation)
     if strategy == "law":
-        return law_rounds(LawBudget(budget, relation), items, rounds)
+        return curve_rounds(CurveBudget(budget, relation), items, rounds)
     if rounds != tuning.ROUNDS:
         raise ParameterError(f"rounds = {rounds!r} is for the strategies sips and law, got {strategy!r}: leave one out")
     make = {
@@ -146,11 +145,8 @@ def _laplace(budget: Budget, items: int, relation: Relation, weights: Weights = 
 def _truncated_geometric(budget: Budget, items: int, relation: Relation) -> NoisePlan:
     """Discrete Laplace noise X of scale 1/epsilon', given |X| <= k; n users name an item iff n + X >= k + 1.
 
-    Proof, first for one item and one user more or less, with (epsilon', delta'). The laws of n + X and n + 1 + X have the ratio
-    e^(+-epsilon') wherever both have mass, and each has the mass P[X = k] <= delta' elsewhere. Whether k + 1 is reached is a
-    function of that. An item of no user is never named, so that only items of positive count need noise. Two neighbours differ
-    by one in at most K items, or 2K where a user is replaced: that many such steps, each of the K-th (or 2K-th) part of the
-    budget. For K = 1 no mechanism names more, but for the step to a whole k.
+    Guarantee: (epsilon, delta) over the K items of a user, or 2K where a user is replaced, each of which has that part of both.
+    For K = 1 no mechanism names more, but for the step to a whole k. Proof: docs/proofs/partitions.md, "Rounds of noise".
     """
     steps = relation.users * items
     bound = weighted_bound(items, "count")
@@ -160,7 +156,7 @@ def _truncated_geometric(budget: Budget, items: int, relation: Relation) -> Nois
 
 
 def _weighted_gaussian(budget: Budget, items: int, relation: Relation) -> NoisePlan:
-    """Noise for an l2 norm of 1, and the least threshold that the joint accounting of own and shared items allows."""
+    """Noise for an l2 norm of 1, and the least threshold that the joint accounting of items alone and shared ones allows."""
     bound = weighted_bound(items, "l2")
     grid, scale = gaussian_scale(budget, tuning.GAUSSIAN_NOISE_DELTA, 1, bound, relation)
     sigma = float(scale / 2**grid)
@@ -169,7 +165,7 @@ def _weighted_gaussian(budget: Budget, items: int, relation: Relation) -> NoiseP
 
 
 def _weighted_laplace(budget: Budget, items: int, relation: Relation) -> NoisePlan:
-    """Noise for an l1 norm of 1, and the least threshold that hides every user's own items."""
+    """Noise for an l1 norm of 1, and the least threshold that hides the items of every user alone."""
     bound = weighted_bound(items, "l1")
     scale = laplace_scale(budget, 1, bound, relation)
     return make_plan(
@@ -178,18 +174,12 @@ def _weighted_laplace(budget: Budget, items: int, relation: Relation) -> NoisePl
 
 
 def _sips(budget: Budget, items: int, rounds: int, relation: Relation) -> tuple[Round, ...]:
-    """Rounds of weighted Gaussian noise of precision w_r / sigma^2, whose own items show at a rate of w_r G at most; sum w = 1.
+    """Rounds of weighted Gaussian noise of precision w_r / sigma^2 that show items of one user alone at a rate of w_r G; sum w
+    = 1.
 
-    Proof. What a round does depends on the names of the rounds before. Let M* be the mechanism in which no item of x's own is
-    ever named. Round by round M* is Gaussian noise, at a squared distance of at most (1 without, 2 with a replaced user) times
-    w_r / sigma^2 whatever came before. Hence it is as a whole one Gaussian at the sum of these (adaptive composition). On a
-    course of all rounds that names no own item, the law of M is that of M* times the chance that none is named, which is at
-    least Q = e^-G on every course. So M keeps out of a set S and of own names with probability Q (1 - M*[S]) or more, and
-    reaches any set S without own names with Q M*[S] or more. This is the first line of (1), with Qx, Qy = Q (or 1 for an absent
-    user) and P, P' at full distance. The sigma below spends half of delta, and G is the largest that keeps to the rest.
-
-    (A user's share of own items must not be accounted against the distance here, as it is within a round. It may change from
-    round to round with what was named, and a sum over rounds of what is worst in each can exceed the worst fixed share.)
+    Guarantee: (epsilon, delta) of all rounds together. Sigma spends half of delta, and G is the largest that keeps to the rest.
+    A user's share of items alone must not be set against the distance, as it is within one round: it may change with what was
+    named. Proof: docs/proofs/partitions.md, "Rounds of noise".
     """
     shares = _shares(rounds)
     bound = weighted_bound(items, "l2")
@@ -203,9 +193,10 @@ def _sips(budget: Budget, items: int, rounds: int, relation: Relation) -> tuple[
 
 
 def rounds_losses(strategy: str, budget: Budget, rounds: tuple[Round, ...]) -> Losses:
-    """What composition needs to know of the rounds that `rounds_of` gives: by the proof of sips, hiding is that of all.
+    """The privacy losses of the rounds that `rounds_of` gives; by the proof of sips, the delta of selection is one for all
+    rounds.
 
-    Of laws no more is said than what they promise.
+    Of selection curves no more is stated than what they promise.
     """
     if strategy == "law":
         return Losses.of_promise(budget.epsilon, budget.delta)
@@ -218,7 +209,7 @@ def rounds_losses(strategy: str, budget: Budget, rounds: tuple[Round, ...]) -> L
 
 
 def _sips_rate(budget: Budget, sigma: float, relation: Relation) -> float:
-    """The largest G (to 2^-40 of itself) with which own items and noise together keep to TOTAL_SHARE * delta."""
+    """The largest G (to 2^-40 of itself) with which items of one user alone and noise together keep to TOTAL_SHARE * delta."""
     target = thresholds.TOTAL_SHARE * budget.delta
 
     def holds(rate: float) -> bool:
@@ -242,12 +233,8 @@ def zcdp_rounds(
 ) -> tuple[Round, ...]:
     """Rounds that together are delta-approximate rho-zCDP: all of delta goes to the thresholds. `rounds` is for sips alone.
 
-    Proof. Let D^2 be the squared l2 distance of neighbours: K for counts, 1 for weights, twice that where a user is replaced.
-    Noise of sigma_r^2 = D^2 / (2 rho w_r) is rho w_r-zCDP, exactly so on a grid, and these add up over adaptive rounds. With M*
-    as in the proof of sips: M >= (1 - delta) M* on courses without own names, so that M is M* but for a part of probability
-    delta.
-
-    The plans' epsilon and delta are what this implies for all of them together, with a second delta of the same size.
+    Proof: docs/proofs/partitions.md, "Rounds of noise". The plans' epsilon and delta are what this implies for all of them
+    together, with a second delta of the same size.
     """
     if selection not in ZCDP_STRATEGIES:
         raise ParameterError(f"selection must be one of {', '.join(ZCDP_STRATEGIES)}, got {selection!r}", "selection")
@@ -271,39 +258,39 @@ def zcdp_rounds(
     return tuple(made)
 
 
-def law_rounds(budget: LawBudget | LawPart, items: int, rounds: int) -> tuple[Round, ...]:
-    """Rounds of names by law, which together cost what `law_budget` says; with one item of each user there is one round.
+def curve_rounds(budget: CurveBudget | CurvePart, items: int, rounds: int) -> tuple[Round, ...]:
+    """Rounds of selection by curves, which together cost what `curve_budget` says; with one item of each user there is one.
 
     (Who has one item that counts frees none by having it named. Users of more, of which one counts, would gain from rounds; but
-    then the law is not the exact one.)
+    then the curve is not the exact one.)
     """
     shares = _shares(rounds, budget.early)
     if items == 1:
         shares = shares[:1]
-    return tuple(_law_round(budget, items, budget.law(items, len(shares) > 1, share)) for share in shares)
+    return tuple(_curve_round(budget, items, budget.curve(items, len(shares) > 1, share)) for share in shares)
 
 
-def last_round(budget: LawBudget | LawPart, items: int, rounds: int) -> Round:
+def last_round(budget: CurveBudget | CurvePart, items: int, rounds: int) -> Round:
     """The last of these rounds alone, which takes less time to make than all."""
-    return _law_round(budget, items, budget.law(items, rounds > 1, _shares(rounds, budget.early)[-1]))
+    return _curve_round(budget, items, budget.curve(items, rounds > 1, _shares(rounds, budget.early)[-1]))
 
 
-def law_sizes(budget: LawBudget | LawPart, items: int, rounds: int) -> float:
-    """About how many states the largest law of these rounds has, for several items."""
+def curve_sizes(budget: CurveBudget | CurvePart, items: int, rounds: int) -> float:
+    """About how many states the largest curve of these rounds has, for several items."""
     return max(budget.states(items, rounds > 1, share) for share in _shares(rounds, budget.early))
 
 
-def _law_round(budget: LawBudget | LawPart, items: int, law: Law) -> Round:
+def _curve_round(budget: CurveBudget | CurvePart, items: int, curve: SelectionCurve) -> Round:
     weights: Weights = "count" if items == 1 else "law"
-    bound = weighted_bound(items, weights, law.grid)
-    return Round(items, weights, law_plan(law.chances, law.grid, budget.budget, budget.relation, bound))
+    bound = weighted_bound(items, weights, curve.grid)
+    return Round(items, weights, curve_plan(curve.chances, curve.grid, budget.budget, budget.relation, bound))
 
 
 @functools.lru_cache(maxsize=1024)  # a job plans once to tell what it will do, and once to do it
 def _gaussian_round(
     items: int, weights: Weights, grid: int, scale: Fraction, rate: float, budget: Budget, relation: Relation
 ) -> Round:
-    """A round of this noise whose own items show at this rate at most."""
+    """A round of this noise that shows items of one user alone at this rate at most."""
     real = gaussian_hiding_threshold(items, weights, float(scale / 2**grid), rate)
     threshold = thresholds.grid_threshold(real, grid)
     return Round(
@@ -331,8 +318,10 @@ def check_rounds(rounds: object) -> int:
 
 def _check_items(max_items: object, weights: Weights) -> int:
     items = check_bound("max_items", max_items)
-    if weights == "law" and items > MOST_LAW_ITEMS:
-        raise ParameterError(f"max_items must be at most {MOST_LAW_ITEMS} for the law, got {items}", "max_items")
+    if weights == "law" and items > MOST_CURVE_ITEMS:
+        raise ParameterError(
+            f"max_items must be at most {MOST_CURVE_ITEMS} for the strategy law, got {items}", "max_items"
+        )
     if weights != "count" and items > MOST_ITEMS:
         raise ParameterError(
             f"max_items must be at most {MOST_ITEMS} where items are weighed, got {items}", "max_items"

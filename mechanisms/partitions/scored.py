@@ -1,29 +1,18 @@
-"""What each of several ways to name items would be worth, as the loss of a private choice.
+"""What each candidate for naming items would be worth, as the loss of a private choice.
 
-For a candidate with K items per user and median t, let H be the sum that an item is expected to have in one round. A user of d
-distinct items keeps each with probability min(1, K/d), and so adds to the H of each of them
+For a candidate with K items per user and median t, let H be the weight that an item is expected to have in one round. A user of
+d distinct items keeps each with probability min(1, K/d), and so adds to the H of each of them
 
-    f = min(1, K/d) / min(d, K)^(1/4)       for laws:                                    together at most K^(3/4)
+    f = min(1, K/d) / min(d, K)^(1/4)       for curves:                                  together at most K^(3/4)
     f = min(1, K/d) / sqrt(min(d, K))       where noise is for weights, of threshold t:  together at most sqrt(K)
     f = min(1, K/d)                         where noise is for counts of one:            together min(d, K)
 
-The loss is minus what these weights are worth. Each item is worth its H in medians, H/t, less the first half, up to 7/4:
+The loss is minus the sum of V = clip(H/t - 1/2, 0, 5/4) over all items, which is about the number of names. (For noise for
+weights V is H/t less the first quarter, up to 2.) A candidate in rounds has 3/8 max(O/t - 7/4, 0) more, since items that are
+named early leave room for others; noise has 1/4 max(O/t - 2, 0). O is the sum like H of what users of other items have.
 
-    V = clip(H/t - 1/2, 0, 5/4)             (for noise for weights, H/t less the first quarter, up to 2)
-
-That is about the number of names: a law names what is far above its median once, however far. What lies beyond is lost in one
-round. Rounds give a part of it back: an item that is named early leaves the lists of its users, who then spend on others what
-they spent on it. Who has more than K items samples others in its place, all of it. Who has fewer gains less: with h of d named,
-(d - h)^(3/4) for the others in place of (d - h) / d^(1/4); and a user of one item has no others. So let O be the sum like H in
-which each user counts whole if d > K, and else for half of its part (d - 1)/d of other items. Much of what comes back goes to
-items that are never named. A candidate in rounds has, for the t of its last round,
-
-    V + 3/8 max(O/t - 7/4, 0)               (for noise, 1/4 max(O/t - 2, 0), with all of the part (d - 1)/d)
-
-Guarantee of the loss, which a draw relies on (`limited`): a user moves O by no more than H, and where O is beyond the end of V,
-H is too. So one user more lowers the loss by at most 1/t of what is written at the right above, its sensitivity, and raises
-none; replacing a user is the difference of two such moves. That f keeps these sums exactly is the work of `expected_weights`,
-which rounds down.
+Guarantee: one user more lowers the loss by at most 1/t of what is written at the right above, its sensitivity, and raises none;
+replacing a user is the difference of two such moves. Proof: docs/proofs/partitions.md, "Which curve".
 """
 
 from __future__ import annotations
@@ -63,7 +52,7 @@ class PartitionChoice(ExponentialChoice[ChosenStrategy]):
         weighed = {candidate.strategy == "law" for candidate in self.candidates if candidate.items > 1}
         if len(weighed) > 1:
             raise ParameterError(
-                "laws and noise weigh items differently: a choice is among laws, or without any, but for ways of one item"
+                "curves and noise weigh items differently: a choice is among curves, or without any, but for ways of one item"
             )
 
     @property
@@ -72,8 +61,8 @@ class PartitionChoice(ExponentialChoice[ChosenStrategy]):
         return [candidate.chosen for candidate in self.candidates]
 
     @property
-    def by_law(self) -> bool:
-        """Whether there are laws among the candidates."""
+    def by_curve(self) -> bool:
+        """Whether there are curves among the candidates."""
         return any(candidate.strategy == "law" for candidate in self.candidates)
 
     @property
@@ -83,7 +72,7 @@ class PartitionChoice(ExponentialChoice[ChosenStrategy]):
 
     def item_chunks(self, shard: Shard, shards: int) -> Iterator[tuple[int, bytes]]:
         """What the users of a shard add to their items, by item shard."""
-        return split_weights(shard, self.candidate_grid, shards, self.by_law)
+        return split_weights(shard, self.candidate_grid, shards, self.by_curve)
 
     def item_table(self, chunks: Iterable[bytes]) -> list[int]:
         """Minus the loss of each candidate over the items of one shard, in `unit`s."""
@@ -133,7 +122,7 @@ class PartitionChoice(ExponentialChoice[ChosenStrategy]):
 
 def _worth(candidate: StrategyCandidate, sums: ItemWeights, step: int) -> int:
     """What the items are worth together, in eighths of 2**-40: the sum of clip(8H - 2t, 0, 14t), and 2 of the rest in rounds;
-    or for laws of clip(8H - 4t, 0, 10t), and 3.
+    or for curves of clip(8H - 4t, 0, 10t), and 3.
 
     H = below + slope * beyond: users up to the step count as they are, or by their roots. Of those beyond, each item is kept
     with probability K/d and then counts 1, or 1/sqrt(K), so that the share 1/d is multiplied by K, or by sqrt(K).

@@ -12,8 +12,8 @@ are named.
     sips                  rounds of weighted-gaussian on the items not named yet (Swanberg, Desfontaines, Haney, "DP-SIPS:
                           A simpler, more scalable mechanism for differentially private partition selection", 2023)
     law                   a user's d items weigh one by the fourth root of d, and an item of a total weight is named by a coin:
-                          no noise, as nothing but names is released (`law`); in rounds, too
-    auto                  a law is chosen privately first, with its K (`auto`)
+                          no noise, as nothing but names is released (`selection_curve`); in rounds, too
+    auto                  a curve is chosen privately first, with its K (`auto`)
 
 Guarantee: user-level (epsilon, delta)-differential privacy of the set of named items, under the relation; the proofs stand at
 the calibrations (`rounds`). Sums are dropped: nothing but names is released. The items that a round has named are public,
@@ -63,7 +63,7 @@ def counts_in_rounds(
 ) -> pa.RecordBatch:
     """The same with the noisy sums by which the items were named: the guarantee holds for them, too.
 
-    Laws have no noisy sums, and give their median in place of one.
+    Curves have no noisy sums, and give their median in place of one.
     """
     named: list[pa.RecordBatch] = []
     for number, each in enumerate(rounds, 1):
@@ -122,7 +122,7 @@ def in_items(number: int) -> str:
 class ChosenStrategy(NamedTuple):
     """The strategy and the items per user that were chosen; public, since the choice is paid for.
 
-    `rounds` is for laws: where it is 0, the strategy says how many there are.
+    `rounds` is for curves: where it is 0, the strategy says how many there are.
     """
 
     strategy: str
@@ -167,8 +167,8 @@ def selection_steps(strategy: str, budget: Budget, rounds: Sequence[Round]) -> t
         kept["in each of"] = f"{len(rounds)} rounds, without the items named before"
     if first.plan.kind == "law":
         halves = " / ".join(f"{limit:.8g}" for limit in limits)
-        law: dict[str, str | int | float] = {"strategy": strategy, "an even chance at a weight of": halves}
-        return MechanismStep("bounding", 0.0, 0.0, kept), MechanismStep("coins", budget.epsilon, budget.delta, law)
+        curve: dict[str, str | int | float] = {"strategy": strategy, "an even chance at a weight of": halves}
+        return MechanismStep("bounding", 0.0, 0.0, kept), MechanismStep("coins", budget.epsilon, budget.delta, curve)
     details: dict[str, str | int | float] = {"strategy": strategy, "noise": _NOISE_IN_WORDS[first.plan.kind]}
     details["grid"] = f"2^-{first.plan.grid}" if first.plan.grid else "1"
     if len(rounds) == 1:

@@ -1,4 +1,4 @@
-"""How much each of a user's items weighs when items are named, and the thresholds that hide what only one user has.
+"""How much each of a user's items weighs when items are named, and the thresholds that hide items of one user alone.
 
 A user who keeps d items adds to each of them
 
@@ -7,12 +7,8 @@ A user who keeps d items adds to each of them
     "l1":     1 / d           l1 norm of at most 1
 
 in units of 2**-20, rounded *down*, so that the norms hold exactly, in integers. (Rounding to nearest breaks them: three items
-of 2**20 / sqrt(3) to nearest have a squared norm above 2**40.)
-
-Notation of the proofs as in `thresholds`, whose formula (1) they use. A user of d items, t of them its own, has a share
-u = t/d of own items, whatever d is. Write w(d) for the weight, and G for the largest d phi(w(d)) over d <= K: the rate at which
-a user shows who has own items only. Then sum phi = t phi(w(d)) <= u G, and for "l2" what is shared has a squared norm of
-(d - t) w(d)^2 <= 1 - u. So all pairs (d, t) are covered by one number u between 0 and 1, and u = 0 and u = 1 are attained.
+of 2**20 / sqrt(3) to nearest have a squared norm above 2**40.) Proof that one number, the share u of a user's items that it has
+alone, covers all users: docs/proofs/partitions.md, "Rounds of noise".
 """
 
 from __future__ import annotations
@@ -43,13 +39,13 @@ MOST_ITEMS = 1 << GRID
 # thousandth of a threshold.
 _SINGLE, _BLOCKS = 300, 300
 
-# Shares u of own items are looked at in blocks that grow in equal ratios, from this on, to 1.
+# Shares u of items alone are looked at in blocks that grow in equal ratios, from this on, to 1.
 _LEAST_SHARE = 1e-6
 _ADD_REMOVE_SHARES, _REPLACE_SHARES = 1000, 120
 
 
 def weight_of(items: int, weights: Weights) -> int:
-    """What each item weighs of a user who keeps so many, in units of 2**-GRID."""
+    """What each item weighs of a user who keeps this number of items, in units of 2**-GRID."""
     if weights == "count":
         return 1 << GRID
     return (1 << GRID) // items if weights == "l1" else math.isqrt((1 << 2 * GRID) // items)
@@ -91,7 +87,7 @@ def _table(items: int, weights: Weights) -> tuple[np.ndarray, np.ndarray]:
 
 
 def gaussian_hiding_threshold(items: int, weights: Weights, sigma: float, rate: float) -> float:
-    """The least threshold (to sigma/2^14) at which any user's own items stay hidden with probability e^-rate or more."""
+    """The least threshold (to sigma/2^14) at which items of any one user alone stay hidden with probability e^-rate or more."""
     number, weight = _table(items, weights)
 
     def holds(threshold: float) -> bool:
@@ -115,9 +111,11 @@ def weighted_gaussian_threshold(items: int, epsilon: float, delta: float, sigma:
 
 
 def weighted_joint_delta(rate: float, epsilon: float, sigma: float, relation: Relation) -> float:
-    """At least the delta of Gaussian noise for weights "l2" if a user of own items alone shows at `rate` G: maximum of (1).
+    """At least the delta of Gaussian noise for weights "l2" if a user of nothing but items alone shows at `rate` G: maximum of
+    (1).
 
-    Over blocks of the share u of own items: the rate at the block's end with the distance at its beginning bound all of it.
+    (1) is that of `thresholds`. Over blocks of the share u of items alone, the rate at the block's end with the distance at its
+    beginning bounds all of it.
     """
     count = _REPLACE_SHARES if relation is Relation.REPLACE else _ADD_REMOVE_SHARES
     ends = np.geomspace(_LEAST_SHARE, 1.0, count)
@@ -127,12 +125,12 @@ def weighted_joint_delta(rate: float, epsilon: float, sigma: float, relation: Re
 
 
 def weighted_laplace_threshold(items: int, scale: Fraction, delta: float) -> int:
-    """The least tau, in units of 2**-GRID, at which the own items of every user show with probability delta or less, for
-    weights "l1" and discrete Laplace noise of `scale` (in those units).
+    """The least tau, in units of 2**-GRID, at which the items of every user alone show with probability delta or less.
 
-    A user of d own items shows at most so often iff tau >= w(d) - b (ln(1 - (1-delta)^(1/d)) + ln(1 + q)), q = e^(-1/b), as
-    P[Z >= m] = q^m / (1+q) for m >= 0. That is sufficient as in `thresholds.laplace_threshold`: own and shared mass are at
-    most 1 together. Floats find the few d that come near to the largest, and exact arithmetic decides among them.
+    For weights "l1" and discrete Laplace noise of `scale` (in those units). A user of d such items shows with delta at most iff
+    tau >= w(d) - b (ln(1 - (1-delta)^(1/d)) + ln(1 + q)), q = e^(-1/b), as P[Z >= m] = q^m / (1+q) for m >= 0. That is
+    sufficient as in `thresholds.laplace_threshold`: items alone and shared ones have a mass of at most 1 together. Floats find
+    the few d that come near to the largest, and exact arithmetic decides among them.
     """
     number = np.arange(1.0, items + 1)
     weight, b = (1 << GRID) // np.arange(1, items + 1), float(scale)

@@ -1,4 +1,4 @@
-"""Binomial draws, exact in law and in integers: how many of c trials succeed, each with rational probability q.
+"""Binomial draws, exact in distribution and in integers: how many of c trials succeed, each with rational probability q.
 
 Bin(c, q) is a sum over the binary digits of c: for each digit from the sixth on that is set, a draw of Bin(2^k, q) by inversion
 (`binomial_tables`). The 63 trials or fewer that are left, and all of a c of 2^26 or more, are drawn by the digits of q:
@@ -140,9 +140,9 @@ def _halved(lanes: Lanes, lane: int, n: int) -> int:
 
     An odd n is one coin and an even rest 2h. Let f(k) = C(2h, h + k) / C(2h, h), and t the least integer above sqrt(h/2).
     Proposal: a block b with P[b >= v] = e^-v and a place y = bt + u, u uniform below t; then k = y or, equally likely,
-    k = -1 - y. It is accepted with probability f(k) e^(b - 33/64), which makes the result's law C(2h, h + k) / 4^h. This is at
-    most 1: f(k) is the product over i <= |k| of 1 - (2i-1)/(h+i), so at most exp(-k^2 / (h + |k|)). With s = sqrt(h/2) and
-    x = |k|/s, b <= y/t <= x, and the exponent b - k^2 / (h + |k|) is at most x - x^2 / (2 + x/s). As
+    k = -1 - y. It is accepted with probability f(k) e^(b - 33/64), which makes the result's distribution C(2h, h + k) / 4^h.
+    This is at most 1: f(k) is the product over i <= |k| of 1 - (2i-1)/(h+i), so at most exp(-k^2 / (h + |k|)). With s =
+    sqrt(h/2) and x = |k|/s, b <= y/t <= x, and the exponent b - k^2 / (h + |k|) is at most x - x^2 / (2 + x/s). As
     x (2 + x/s - x) / (2 + x/s) <= x (2 - x (1 - 1/s)) / 2 where this is positive, that is at most 1 / (2 (1 - 1/s)). This is
     below 33/64 for s >= 33. Nearly half of the proposals are accepted.
 

@@ -21,7 +21,7 @@ from headcount.mechanisms.randomness.lanes import GEOMETRIC_LIMIT, Lanes
 #: The largest scale of either noise: every value then fits int64.
 LARGEST_SCALE = 2**40
 
-#: What `by_law` draws for what is never reached: above every sum that gets noise.
+#: What `by_curve` draws for what is never reached: above every sum that gets noise.
 NEVER = 2**62
 
 # Lanes worked on together: enough to spread the cost of a call, few enough to stay in the processor's cache.
@@ -54,7 +54,7 @@ def truncated_laplace(lanes: Lanes, scale: Fraction | int, most: int) -> npt.NDA
     return _sample(lanes, trial)
 
 
-def by_law(lanes: Lanes, law: bytes) -> npt.NDArray[np.int64]:
+def by_curve(lanes: Lanes, law: bytes) -> npt.NDArray[np.int64]:
     """Integers y >= 0, one per lane, with P[y <= x] = law[x] / 2**128: 16 bytes each, little endian, which must not fall.
 
     y is how many entries are no larger than an integer below 2**128, drawn as two words, the high one first. Where all are, it

@@ -73,7 +73,7 @@ class DecidedSample(Decision[ChosenBound]):
 class AutoSampled:
     """A sampled histogram as a value, with a choice in place of the items per user; or heavy hitters of it, if there is `phi`.
 
-    `users` are then so many, or counted with this noise. Relation and the sample's budget are those of the choice.
+    `users` is then their number, or they are counted with this noise. Relation and the sample's budget are those of the choice.
     """
 
     name: str

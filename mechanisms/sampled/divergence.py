@@ -7,8 +7,8 @@ binomial of k trials of p. The divergences of the two outputs at epsilon >= 0 ar
     added:      max over j of  P[B(k+1) >= j] - e^epsilon P[B(k) >= j],
     removed:    max over j of  P[B(k) < j] - e^epsilon P[B(k+1) < j],
 
-since the ratio of the two laws increases with the number shown, and is least where nothing is. What counts is the supremum
-over all k, and that has a closed form:
+since the ratio of the two distributions increases with the number shown, and is least where nothing is. What counts is the
+supremum over all k, and that has a closed form:
 
 1. Over k, for j fixed, the first difference of the first line is p times P[B(k+1) = j-1] - e^epsilon P[B(k) = j-1]. The
    quotient of these probabilities, (1-p)(k+1) / (k+2-j), falls in k. So the line rises, then falls: its maximum g(j) is at
@@ -49,7 +49,7 @@ _LEAST_DELTA = 1e-240
 # Loss distributions are computed in steps of epsilon / 256; losses beyond 64 epsilon count as infinite.
 _STEPS, _LARGEST_LOSS = 256, 64
 # What one entry of a composed distribution may be off by: composing is by Fourier transforms (1e-17 was seen). An error of the
-# transform grows with the number of compositions, which is its exponent: so many are in the above.
+# transform grows with the number of compositions, which is its exponent: that is in the above.
 _ENTRY_ERROR, _FEW_COMPOSITIONS = 1e-16, 100
 
 
@@ -84,7 +84,7 @@ def removed_delta(epsilon: Any, rate: Any, threshold: Any) -> np.ndarray:
 
 
 def chance_shown(count: Any, threshold: Any, rate: Any) -> np.ndarray:
-    """The probability that so many or more of `count` users are sampled."""
+    """The probability that this number or more of `count` users are sampled."""
     from scipy import special  # slow to import, and only a job that samples needs it
 
     spare = np.asarray(count, float) + 1 - threshold

@@ -6,11 +6,11 @@ law of what is shown is known. For n users it is Bin(n, rate), given that it is 
 
     count: the n for which a shown item has fewer sampled users as often as it has more, ties halved. So it is too high as
         often as it is too low, at every n. Far from the threshold it is sampled / rate.
-    low, high: all n for which neither so many sampled users or more, nor so many or fewer, have a chance of 2.5 % or less
+    low, high: all n for which neither this number of sampled users or more, nor this or fewer, has a chance of 2.5 % or less
         among shown items. For every n they hold it with a chance of 95 % or more, given that the item is shown.
 
-Proof that each is one cut: for n' > n the quotient of the two laws at s is C(n', s) / C(n, s) up to a factor, which rises in s.
-So what is shown rises with n, in law, whatever `least` is. All of this is post-processing.
+Proof that each is one cut: for n' > n the quotient of the two distributions at s is C(n', s) / C(n, s) up to a factor, which
+rises in s. So what is shown rises stochastically with n, whatever `least` is. All of this is post-processing.
 
 Near the threshold the sample tells little: an item that was sampled just `least` times may have `least` users, and reads so,
 with a `high` above what sampled / rate says.
@@ -48,12 +48,12 @@ def with_estimates(rows: pa.RecordBatch, rate: Fraction, least: int) -> pa.Recor
 def estimate_users(
     sampled: np.ndarray, rate: Fraction | float, least: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Elementwise the estimate, `low` and `high`, as integers, for so many sampled users of an item that is shown from `least`
-    on."""
+    """Elementwise the estimate, `low` and `high`, as integers, for these numbers of sampled users of an item that is shown from
+    `least` on."""
     sampled, p = np.asarray(sampled, np.int64), float(rate)
 
     def among_shown(users: np.ndarray, at_least: np.ndarray) -> np.ndarray:
-        """The chance of so many sampled users or more, of so many users, given that the item is shown."""
+        """The chance of this number of sampled users or more, of n users, given that the item is shown."""
         return chance_shown(users, at_least, p) / np.maximum(chance_shown(users, least, p), _NEVER)
 
     def halved(users: np.ndarray) -> np.ndarray:

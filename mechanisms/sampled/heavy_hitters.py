@@ -72,7 +72,7 @@ class CountedHitters(SampledHistogramMechanism):
         return number_of_users(noisy_counts(everybody, self.users, key, NOISY_USERS, EVERYBODY))
 
     def reported(self, shown: pa.RecordBatch, users: int | None = None) -> pa.RecordBatch:
-        """The released rows of the items that the share of so many users have, who may be noisy. Post-processing."""
+        """The released rows of the items that the share of the users have, whose number may be noisy. Post-processing."""
         assert users is not None
         least = max(self.least, _least(self.phi, self.plan.rate, max(users, 0)))
         kept = shown.filter(pa.array(np.asarray(shown.column("sampled")) >= least))
@@ -82,7 +82,7 @@ class CountedHitters(SampledHistogramMechanism):
 def hitters_of(
     sample: SampledHistogramMechanism, phi: Fraction, users: int | NoisePlan, epsilon: float
 ) -> SampledHistogramMechanism:
-    """The items of a sample that a share `phi` of all users have: who are so many, as is public, or are counted with this
+    """The items of a sample that a share `phi` of all users have: their number is public, or they are counted with this
     noise, where all of it costs `epsilon`."""
     if isinstance(users, NoisePlan):
         fields = {field.name: getattr(sample, field.name) for field in dataclasses.fields(sample)}
@@ -97,5 +97,5 @@ def users_noise(budget: Budget) -> NoisePlan:
 
 
 def _least(share: Fraction, rate: Fraction, users: int) -> int:
-    """The sampled users that such a share of so many users has on average, rounded up."""
+    """The sampled users that this share of the users has on average, rounded up."""
     return math.ceil(share * rate * users)

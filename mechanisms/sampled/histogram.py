@@ -126,7 +126,7 @@ class SampledHistogramMechanism:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """What bounds a user's contribution: so many distinct items, each counted once."""
+        """What bounds a user's contribution: a number of distinct items, each counted once."""
         return one_each(self.max_items)
 
     @property
@@ -159,7 +159,8 @@ class SampledHistogramMechanism:
         return self.sampled_counts(chunks, map(Origin.of, checked), key.fetch())
 
     def reported(self, shown: pa.RecordBatch, users: int | None = None) -> pa.RecordBatch:
-        """What is reported of rows item, sampled, with the estimates of all users; who are so many, where that is needed."""
+        """What is reported of rows item, sampled, with the estimates of all users; `users` is their number, where that is
+        needed."""
         return with_estimates(shown, self.plan.rate, self.least)
 
     def subkey(self, key: bytes, release_id: str, sample: str) -> bytes:

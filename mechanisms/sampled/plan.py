@@ -93,7 +93,7 @@ class SamplePlan:
 
 
 def _count_found(rate: Any, threshold: Any, chance: float) -> np.ndarray:
-    """Elementwise the least number of users of whom so many are sampled with at least this probability."""
+    """Elementwise the least number of users of whom this number is sampled with at least this probability."""
     rate, threshold = np.broadcast_arrays(np.asarray(rate, float), np.asarray(threshold, np.int64))
     high = np.ceil(2 * threshold / rate).astype(np.int64)
     return least_count(threshold - 1, high, lambda users: chance_shown(users, threshold, rate) >= chance)

@@ -266,7 +266,7 @@ def add_leaves(chunks: Iterable[bytes]) -> bytes:
 
 
 def _check_compositions(plan: SamplePlan, name: str, number: int) -> None:
-    """Every user is in each of so many samples: a plan for fewer promises too much."""
+    """Every user is in each of the samples: a plan for fewer promises too much."""
     if plan.compositions < number:
         raise ParameterError(f"the plan is for {plan.compositions} {name}, got {number}: choose one for as many")
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 from headcount.mechanisms.sampled.leaves import Leaves
 from headcount.mechanisms.sampled.plan import SamplePlan
 
-#: Standard deviations to either side that hold 95 % of a normal law.
+#: Standard deviations to either side that hold 95 % of a normal distribution.
 WITHIN = 1.96
 
 

@@ -131,7 +131,7 @@ class AnonymizedHistogramMechanism:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """What bounds a user's contribution: so many distinct items, each counted once."""
+        """What bounds a user's contribution: a number of distinct items, each counted once."""
         return one_each(self.max_items)
 
     def guarantee(self) -> Guarantee:
@@ -206,7 +206,7 @@ def check_estimate(estimate: Estimate) -> Estimate:
 
 
 def noise_plan(budget: Budget, max_items: int, relation: Relation) -> NoisePlan:
-    """The noise of each cell, for users who count once with each of so many items."""
+    """The noise of each cell, for users who count once with each of this number of items."""
     bound = promise_of(one_each(max_items), Bound(), "")
     return calibrate_public_domain(budget, bound, relation, "laplace")
 
@@ -231,7 +231,7 @@ def estimated_shape(
     width: int | None = None,
     estimate: Estimate = "auto",
 ) -> tuple[Tally, np.ndarray]:
-    """The shape behind a noisy tally, with at most so many items, and by about how much each of its rows is off.
+    """The shape behind a noisy tally, with at most this number of items, and by about how much each of its rows is off.
 
     `noises` says how often noise of parameter p was added. With a `width` each position is brought to within it.
     """
@@ -276,11 +276,11 @@ def central_shape(noisy: np.ndarray, stddev: float) -> pa.RecordBatch:
 
 
 def _central_errors(items: np.ndarray, stddev: float) -> np.ndarray:
-    """By how much the counts of so many items that share one row are off in sum, roughly.
+    """By how much the counts of the items that share one row are off in sum, roughly.
 
     Their mean has noise of stddev / sqrt(items), of which rounding leaves what is beyond a half; and at the edge of the row
-    about SORTED_MISPLACED * stddev^2 items are taken for one count more or less. As measured on seven laws, the sum over all
-    rows is 0.9 to 1.6 times the true one, and half of it where nobody has any item.
+    about SORTED_MISPLACED * stddev^2 items are taken for one count more or less. As measured on seven distributions, the sum
+    over all rows is 0.9 to 1.6 times the true one, and half of it where nobody has any item.
 
     The first row borders on the zeros, of which there is no end: as many of these may be taken for items as noise can misplace,
     however few are in the row. (Where the sum of log-likelihoods is a random walk that drifts by 1 / (sqrt(2) stddev) a step,

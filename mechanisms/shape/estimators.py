@@ -104,16 +104,16 @@ class Question(Protocol):
         """Its name in the result."""
 
     def estimator(self, samples: int, spread: float) -> Estimator:
-        """The estimator for so many samples, whose error is to stay small if counts are off by `spread` in sum.
+        """The estimator for this number of samples, whose error is to stay small if counts are off by `spread` in sum.
 
         `TooFarError` if there is none.
         """
 
     def limited(self, value: float, samples: int, distinct: int | None = None) -> float:
-        """The estimate within what is possible for so many samples, which have so many distinct items, if that is known."""
+        """The estimate within what is possible for this number of samples and, if it is known, of distinct items."""
 
     def per_sample(self, value: float, samples: int) -> float:
-        """By how much an estimate of this value moves, at most or about, if the samples were one more than so many."""
+        """By how much an estimate of this value moves, at most or about, if there were one sample more."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,7 +177,7 @@ class CoverageQuestion:
         object.__setattr__(self, "accuracy", float(check_share("accuracy", self.accuracy)))
 
     def samples(self, samples: int) -> int:
-        """How many samples are asked about, where there are so many."""
+        """How many samples are asked about, where there is this number of them."""
         return 2 * samples if self.target is None else self.target
 
     def estimator(self, samples: int, spread: float) -> Estimator:
@@ -198,7 +198,7 @@ class CoverageQuestion:
 
 @dataclasses.dataclass(frozen=True)
 class SupportQuestion:
-    """How many items there are, if each has a probability of at least 1 / `most`: so many samples see nearly all."""
+    """How many items there are, if each has a probability of at least 1 / `most`: that many samples see nearly all."""
 
     most: int
     accuracy: float = 0.1

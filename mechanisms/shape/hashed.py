@@ -87,7 +87,7 @@ class HashedHistogram:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """What bounds a user's contribution: so many distinct items, each counted once."""
+        """What bounds a user's contribution: a number of distinct items, each counted once."""
         return one_each(self.max_items)
 
     def guarantee(self) -> Guarantee:
@@ -183,7 +183,7 @@ def hashed_histogram(
 
 
 def crowded(shape: Tally, buckets: int) -> tuple[str, ...]:
-    """What is to be said of a shape with too many items for so many buckets."""
+    """What is to be said of a shape with too many items for its buckets."""
     if int(shape.cells.sum()) < _LEAST_EMPTY * buckets:
         return ()
     return (
@@ -254,7 +254,7 @@ def bucket_shape(
 
 
 def unhashed(shape: Tally, buckets: int, samples: int) -> Tally:
-    """The shape of the items from the shape of the buckets, for about so many samples.
+    """The shape of the items from the shape of the buckets, for about this number of samples.
 
     Where half of the buckets or more are in use, there are more users than was said, and collisions are not taken out: an
     error would come after the noise was drawn, and whoever runs the job again pays twice.

@@ -60,7 +60,7 @@ def step_kernel(p: float, noises: int = 1) -> np.ndarray:
 
 
 def cumulative_runs(noisy: Tally, p: float, noises: int = 1) -> Runs:
-    """The unbiased numbers of cells with at least r, of cells with so many noises of parameter p on them."""
+    """The unbiased numbers of cells with at least r, of cells with this number of noises of parameter p on them."""
     kernel = step_kernel(p, noises)
     shifts = np.arange(-noises, noises)
     values, cells = noisy
@@ -89,7 +89,7 @@ def cumulative_runs(noisy: Tally, p: float, noises: int = 1) -> Runs:
 
 
 def nearest_shape(noisy: Tally, p: float, most: int, noises: int = 1) -> tuple[Tally, Runs]:
-    """The shape of at most so many items that is nearest to the unbiased numbers: what Algorithm 1 of the paper gives."""
+    """The shape of at most `most` items that is nearest to the unbiased numbers: what Algorithm 1 of the paper gives."""
     runs = cumulative_runs(noisy, p, noises)
     return items_by_count(runs.last, antitonic_l1(runs.estimate, runs.lengths, most)), runs
 
@@ -152,7 +152,7 @@ def clip_to_positions(shape: Tally, noisy: Tally, width: int) -> Tally:
 
 
 def noise_width(p: float, cells: int, failure: float) -> int:
-    """The least w such that all of so many noises of parameter p are at most w in size, but for a probability `failure`."""
+    """The least w that the noise of parameter p of all `cells` stays within, but for a probability `failure`."""
     return max(0, math.ceil(math.log(2 * cells / ((1 + p) * failure)) / math.log(1 / p))) if p > 0 else 0
 
 

@@ -267,7 +267,7 @@ class CentralProperty:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """What bounds a user's contribution: so many distinct items, each counted once."""
+        """What bounds a user's contribution: a number of distinct items, each counted once."""
         return one_each(self.max_items)
 
     @property
@@ -293,7 +293,7 @@ class CentralProperty:
         return Guarantee(sum_up(costs), 0.0, self.relation, steps, losses=losses)
 
     def plan(self, samples: int) -> tuple[Estimator, NoisePlan]:
-        """The estimator for so many samples, and its noise in units of the estimator's grid."""
+        """The estimator for this number of samples, and its noise in units of the estimator's grid."""
         spread = math.sqrt(2) * self.relation.users * self.max_items / self.budget.epsilon
         estimator = self.question.estimator(samples, spread)
         moved = Bound(l1=self.max_items * estimator.step)

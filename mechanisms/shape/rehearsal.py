@@ -5,8 +5,8 @@ and come from keys that everybody knows; and the same values always have the sam
 
 What could be the truth is the shape that is nearest to the unbiased numbers. The most likely one, which is released, is too
 smooth for it: where noise is large, it gives about itself again, and errs from the truth by up to seven times as much. The
-nearest is rougher than the truth, and errors come out rather too large. As measured on nine laws (10,000 users, epsilon 0.25 to
-4), the sum over all rows is 0.6 to 3 times the true error of one noise, and 0.5 to 9 times that of two.
+nearest is rougher than the truth, and errors come out rather too large. As measured on nine distributions (10,000 users,
+epsilon 0.25 to 4), the sum over all rows is 0.6 to 3 times the true error of one noise, and 0.5 to 9 times that of two.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def rehearsed_errors(
     """By how much the counts of each row of a shape are off in sum, in the mean, if that was the truth.
 
     Each item of the truth has one of the `cells` or is `thrown` into one, whoever else is there; they get noise of parameter p,
-    so many times, and are estimated. A row has those r that are above the count of the row before, and the last one all beyond
-    (see `tallies.l1_parts`).
+    that many times, and are estimated. A row has those r that are above the count of the row before, and the last one all
+    beyond (see `tallies.l1_parts`).
     """
     errors = np.zeros(len(shape.values))
     scale = Fraction(-1 / math.log(max(p, _LEAST_NOISE))).limit_denominator(_SCALE_STEPS)

@@ -33,7 +33,7 @@ class Tally(NamedTuple):
 
 
 def make_tally(values: np.ndarray, cells: np.ndarray | None = None) -> Tally:
-    """The tally of values, each of so many cells (default: one); a value may come several times, or with no cell."""
+    """The tally of values, each of a number of cells (default: one); a value may come several times, or with no cell."""
     if cells is None:
         return Tally(*(column.astype(np.int64) for column in np.unique(values, return_counts=True)))
     order = np.argsort(values, kind="stable")
@@ -55,7 +55,7 @@ def add_tallies(chunks: Iterable[bytes]) -> Tally:
 
 
 def of_cells(tally: Tally, cells: int) -> Tally:
-    """The tally of exactly so many cells: with empty ones added or, if there are too many, of the largest values only.
+    """The tally of exactly this number of cells: with empty ones added or, if there are too many, of the largest values only.
 
     This never fails, since a failure would tell that somebody holds one item more than there should be. Neither changes
     what one user can do: sorted counts of neighbours differ by no more than the counts themselves, position by position.

@@ -1,4 +1,4 @@
-"""Discrete Laplace noise on very many equal values at once: how many of them end up where, exactly in law.
+"""Discrete Laplace noise on very many equal values at once: how many of them end up where, exactly in distribution.
 
 m cells with the value c get independent noise, and only the multiset of the results matters. So the cells are not drawn one
 by one: their number is split by binomials. A cell's noise is not zero with probability 2 / (1 + e^x), where 1/x is the scale;

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headcount.mechanisms.columns.domain_files import DomainFile
     from headcount.transforms.distribution import LearnDistribution
 
-_TYPICAL_USERS = (1000, 10_000, 100_000, 1_000_000)  # that --explain speaks of, and so many samples of each
+_TYPICAL_USERS = (1000, 10_000, 100_000, 1_000_000)  # that --explain speaks of, and samples of each
 _TYPICAL_SAMPLES = (1, 10, 100, 1000, 10_000)
 _SHOWN, _BAR = 20, 40
 

@@ -49,7 +49,7 @@ def limit_for(asked: int | None, here: bool) -> int | None:
 
 
 def too_little(size: int, limit: int | None, here: bool) -> str | None:
-    """What to say before a job on this machine starts, of so many bytes without compression; None if they have room.
+    """What to say before a job on this machine starts, of this number of bytes without compression; None if they have room.
 
     Rows wait in this process (`here`), up to the limit in memory and beyond it on disk; or are copied from worker to worker.
     """

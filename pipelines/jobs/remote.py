@@ -34,7 +34,7 @@ class States:
         self._since = 0.0
 
     def line(self, state: object, elapsed: float) -> str | None:
-        """The line on a state, seen after so many seconds; None if it is not new, or says nothing."""
+        """The line on a state, seen after this number of seconds; None if it is not new, or says nothing."""
         if not isinstance(state, str) or state in _UNKNOWN or state == self._last:
             return None
         before = "" if self._last is None else f", {self._last} for {minutes(elapsed - self._since)}"

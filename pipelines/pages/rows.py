@@ -45,7 +45,7 @@ def noise_column(columns: Iterable[str]) -> str | None:
 
 
 def read_rows(outcome: Outcome, number: int) -> Rows:
-    """So many of the largest rows of a complete output, and the points of all; of a very large one, what its report shows."""
+    """The largest rows of a complete output, and the points of all; of a very large one, what its report shows."""
     report = outcome.report or {}
     columns, keys = [*report["columns"]], report.get("keys", [])
     if report["rows"] > MOST_ROWS:

@@ -47,5 +47,5 @@ def prose(text: str) -> Drawn:
 
 
 def several(number: int, what: str) -> str:
-    """So many of a thing: 1 row, 1,234 rows."""
+    """A number of things in words: 1 row, 1,234 rows."""
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

@@ -43,7 +43,7 @@ def summary(batch: pa.RecordBatch, keys: Sequence[str] = ()) -> str:
 
 
 def first_rows(rows: T, keys: Sequence[str], number: int) -> T:
-    """So many of the rows of one file, in their order there: the largest, or the first if there is nothing to rank them by."""
+    """A number of the rows of one file, in their order there: the largest, or the first if there is nothing to rank them by."""
     by = _ranked_by(rows.schema.names, keys)
     if by is None:
         return rows.slice(0, number)
@@ -91,7 +91,7 @@ def finished(
 def largest(
     rows: Iterable[Mapping[str, Any]], columns: Sequence[str], keys: Sequence[str], number: int
 ) -> list[dict[str, Any]]:
-    """So many of the rows as a report shows them: the largest, those of one rank in the order of their keys; or the first."""
+    """A number of the rows as a report shows them: the largest, those of one rank in the order of their keys; or the first."""
     by = _ranked_by(columns, keys)
     if by is None:
         return [_shown(row) for row in itertools.islice(rows, number)]

@@ -31,6 +31,7 @@ _COUNTS = {
     "items": "items",
     "median_error": "half within",
     "error_90": "90 % within",
+    "held": "intervals hold",
     "covered": "events shown",
     "drop_rate": "large missed",
     "total_error": "total off by",

@@ -32,9 +32,16 @@ class Data:
     users: np.ndarray
     pairs: np.ndarray
 
-    def truth(self, of: str) -> np.ndarray:
-        """How often each item occurs, or how many users have it: `of` is "events" or "users"."""
-        return self.users if of == "users" else self.events
+    def truth(self, of: str, cap: int = 0) -> np.ndarray:
+        """How often each item occurs, or how many users have it: `of` is "events" or "users". With a cap, at most this many
+        events of one user on one item count."""
+        if of == "users" or cap == 1:
+            return self.users
+        if cap == 0:
+            return self.events
+        code = np.concatenate([self.places(batch.column("item").cast(self.items.type)) for batch in self.batches])
+        count = np.concatenate([np.asarray(batch.column("count")) for batch in self.batches])
+        return sum_by_code(code, np.minimum(count, cap), len(self.items))
 
     def places(self, shown: pa.Array) -> np.ndarray:
         """Where among the items each of those shown is; -1 for one that nobody has."""
@@ -42,7 +49,7 @@ class Data:
         return np.asarray(found.fill_null(-1), dtype=np.int64)
 
     def items_per_user(self, share: float) -> int:
-        """So many distinct items, or fewer, has this share of the users; at least 1."""
+        """The number of distinct items that this share of the users has, or fewer; at least 1."""
         if len(self.pairs) == 0:
             return 1
         return int(np.quantile(self.pairs, share, method="inverted_cdf"))

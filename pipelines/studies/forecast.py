@@ -18,7 +18,7 @@ from headcount.mechanisms.mechanism import Mechanism
 from headcount.mechanisms.randomness.keys import Release, ephemeral_key
 from headcount.pipelines.studies.data import Data, of_shard
 from headcount.pipelines.studies.methods import Method, Promised
-from headcount.pipelines.studies.populations.laws import Believed
+from headcount.pipelines.studies.populations.models import Believed
 from headcount.pipelines.studies.run import run_once
 from headcount.pipelines.studies.scores import score
 
@@ -31,6 +31,7 @@ MEANINGS = {
     "items": "items shown",
     "median_error": "half of the items shown have a count that is this close to the true one, as a share of it, or closer",
     "error_90": "the same for nine tenths of them",
+    "held": "the share of the items shown whose interval, low to high, holds the true number",
     "covered": "the share of all events that are of items shown",
     "users_needed": "about how many users an item needs to be shown",
 }
@@ -38,6 +39,7 @@ MEANINGS = {
 _SEED = 2
 _MOST_RELEASES = 6  # of one population, at each promise: small ones cost little, and vary more
 _WIDE = 2.0  # standard deviations from the middle to an end of a range
+_UNLIKE = 0.1  # how far made-up users are from any others: the standard deviation of a ratio
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,7 +108,9 @@ def foresee(
         else:
             numbers = {name: _expected([(values[name], belief) for values, belief in found[cell]]) for name in MEANINGS}
             known = {name: each for name, each in numbers.items() if each is not None}
-            known["items"] = dataclasses.replace(known["items"], high=min(known["items"].high, there_are))
+            ends = {"items": float(there_are), "held": 1.0}
+            for name in ends.keys() & known.keys():
+                known[name] = dataclasses.replace(known[name], high=min(known[name].high, ends[name]))
             outlooks.append(Outlook(*cell, known, said[cell]))
     return outlooks
 
@@ -134,15 +138,15 @@ def _releases(cell: Cell, data: Data, smaller: float, number: int) -> Iterator[t
     users = np.sort(data.users)[::-1]
     for _ in range(number):
         rows, decision = run_once(made, data, Release(ephemeral_key()), method.label)
-        values: Numbers = dataclasses.asdict(score(rows, data, method.question))
+        values: Numbers = dataclasses.asdict(score(rows, data, method.question, decision=decision))
         # Where all items are shown, the least of them says nothing of what is needed.
         values["users_needed"] = smaller * float(users[rows.num_rows - 1]) if 0 < rows.num_rows < len(users) else None
         yield values, None if decision is None else decision.description()
 
 
 def _expected(values: Sequence[tuple[float | None, float]]) -> Expected | None:
-    """The mean of values by the belief in each, and a range on a scale of ratios: two standard deviations, and no less than
-    what was seen."""
+    """The mean of values by the belief in each, and a range on a scale of ratios: two standard deviations, with what users
+    may be unlike all of these, and no less than what was seen."""
     known = [(value, belief) for value, belief in values if value is not None]
     if not known:
         return None
@@ -153,7 +157,7 @@ def _expected(values: Sequence[tuple[float | None, float]]) -> Expected | None:
         return Expected(mean, float(numbers.min()), float(numbers.max()))
     logs = np.log(np.maximum(numbers, mean / 100))
     spread = math.sqrt(float(weights @ (logs - weights @ logs) ** 2) * len(logs) / (len(logs) - 1))
-    wide = math.exp(_WIDE * spread)
+    wide = math.exp(_WIDE * math.hypot(spread, _UNLIKE))
     return Expected(mean, min(mean / wide, float(numbers.min())), max(mean * wide, float(numbers.max())))
 
 
@@ -161,7 +165,7 @@ _LARGEST_DELTA = 0.01
 
 
 def similar_budget(epsilon: float, delta: float, smaller: float) -> tuple[float, float]:
-    """The epsilon and delta for a population that is so many times smaller."""
+    """The epsilon and delta for a population that is this many times smaller."""
     if smaller <= 1:
         return epsilon, delta
     if delta == 0:

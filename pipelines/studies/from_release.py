@@ -25,16 +25,16 @@ from headcount.pipelines.flags.options import as_flag
 from headcount.pipelines.parser import make_parser
 from headcount.pipelines.studies.methods import Method, Promised, method_of
 from headcount.pipelines.studies.populations.assumed import users_of
-from headcount.pipelines.studies.populations.item_law import (
+from headcount.pipelines.studies.populations.item_model import (
     FittedItems,
     NoisyCounts,
     fit_items,
     low_items,
 )
-from headcount.pipelines.studies.populations.laws import Believed, Population, UserLaw
-from headcount.pipelines.studies.populations.user_law import UserEvidence, fit_users
+from headcount.pipelines.studies.populations.models import Believed, Population, UserModel
+from headcount.pipelines.studies.populations.user_model import UserEvidence, fit_users
 
-#: So many populations are looked at; and fewer rows than these tell too little.
+#: The number of populations that are looked at; and fewer rows than these tell too little.
 POPULATIONS, LEAST_ROWS = 4, 10
 
 # Whether those who do much have other items than those who do little cannot be told: a quarter of the belief is in that.
@@ -89,7 +89,7 @@ class PublishedRelease:
         reached = noise.threshold_in_counts
         noisy = NoisyCounts(self.bounded, noise.stddev, kept, None if reached is None else float(reached))
         items = fit_items(noisy, random, POPULATIONS)
-        groups, left_out = self.report["details"]["groups"], self.report["share_left_out"]
+        groups, left_out = self.report["details"]["groups"], self.report.get("share_left_out")
         evidence = UserEvidence(made.stages, plan, len(self.bounded), groups, left_out, float(self.counts.sum()))
         believed = _mixed(items, fit_users(evidence, items.best, _SEED))
         return [
@@ -112,10 +112,10 @@ class PublishedRelease:
         items = fit_items(noisy, random, POPULATIONS)
         users = users_of(10.0 if limit is None else float(limit))
         found = []
-        for law, counts in zip(users, (items.best, *items.others), strict=False):
+        for model, counts in zip(users, (items.best, *items.others), strict=False):
             frequency = counts.counts()
-            sample = Population(frequency, law).drawn(random, _SAMPLE)
-            found.append((Population(frequency / _kept_share(sample, limit, cap, by_users), law), 1 / len(users)))
+            sample = Population(frequency, model).drawn(random, _SAMPLE)
+            found.append((Population(frequency / _kept_share(sample, limit, cap, by_users), model), 1 / len(users)))
         return found
 
 
@@ -169,7 +169,7 @@ def _numbers(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[float]]:
 
 
 def _plan(stages: Stages, chosen: Mapping[str, Any], items: int) -> StagePlan:
-    """All numbers of a release of so many items, from what its report says was chosen."""
+    """All numbers of a release of this number of items, from what its report says was chosen."""
     named = stages.names_plan(ChosenStrategy(chosen["strategy"], chosen["max_items"], chosen.get("rounds", 0)))
     bounds = ClipBound(
         chosen.get("bound", 0),
@@ -181,12 +181,12 @@ def _plan(stages: Stages, chosen: Mapping[str, Any], items: int) -> StagePlan:
     return stages.plan(named, bounds)
 
 
-def _mixed(items: FittedItems, users: list[tuple[UserLaw, float]]) -> list[Believed]:
-    """Every believed law of users with the likeliest law of items, and then others with those of items that may be as well."""
-    laws = [*users, *users * POPULATIONS][: max(POPULATIONS, len(users))]
-    share = {law: belief / [each for each, _ in laws].count(law) for law, belief in users}
-    counts = [items.best.counts()] * len(users) + [law.counts() for law in items.others]
-    return [(Population(each, law), share[law]) for each, (law, _) in zip(counts, laws, strict=False)]
+def _mixed(items: FittedItems, users: list[tuple[UserModel, float]]) -> list[Believed]:
+    """Every believed model of users with the likeliest one of items, then others with those of items that may be as well."""
+    models = [*users, *users * POPULATIONS][: max(POPULATIONS, len(users))]
+    share = {model: belief / [each for each, _ in models].count(model) for model, belief in users}
+    counts = [items.best.counts()] * len(users) + [model.counts() for model in items.others]
+    return [(Population(each, model), share[model]) for each, (model, _) in zip(counts, models, strict=False)]
 
 
 def _kept_share(sample: Shard, limit: int | None, cap: int | None, by_users: bool) -> float:

@@ -35,6 +35,7 @@ _COLUMNS = {
     "items": "items",
     "median_error": "half within",
     "error_90": "90 % within",
+    "held": "intervals hold",
     "covered": "events shown",
     "users_needed": "users needed",
 }
@@ -135,6 +136,7 @@ class Forecast:
         notes = [
             "each number with a range: most releases of such made-up users lie in it, and yours may lie outside",
             "half within, 90 % within: how far counts of shown items are from the true ones, as a share of these",
+            "intervals hold: the share of the items shown whose interval, low to high, holds the true number",
             "events shown: the share of all events that are of items shown",
             "users needed: about how many users an item needs to be shown",
         ]

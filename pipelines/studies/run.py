@@ -67,7 +67,7 @@ def grid(
             for each in numbered:
                 step(doing)
                 rows, decision = run_once(made, data, each, method.label)
-                scores.append(score(rows, data, method.question, large_from))
+                scores.append(score(rows, data, method.question, large_from, decision))
                 decisions.append(None if decision is None else decision.description())
             cells.append(Cell(method, promised, tuple(scores), tuple(decisions)))
     return cells

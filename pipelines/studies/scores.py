@@ -21,6 +21,7 @@ MEANINGS = {
     "items": "items shown",
     "median_error": "half of the items shown have a count that is this close to the true one, as a share of it, or closer",
     "error_90": "the same for nine tenths of them",
+    "held": "the share of the items shown whose interval, low to high, holds the true number; of estimates",
     "covered": "the share of all events that are of items shown",
     "missing": "the share of all events that are of items not shown",
     "missing_mass": "the share of all pairs of a user and an item whose item is not shown",
@@ -42,6 +43,7 @@ class Score:
     items: float
     median_error: float | None
     error_90: float | None
+    held: float | None
     covered: float
     missing: float
     missing_mass: float
@@ -52,8 +54,9 @@ class Score:
     saved: float | None
 
 
-def score(rows: pa.RecordBatch, data: Data, question: str, large_from: int = LARGE_FROM) -> Score:
-    """What released rows are worth as an answer to the question."""
+def score(rows: pa.RecordBatch, data: Data, question: str, large_from: int = LARGE_FROM, decision: Any = None) -> Score:
+    """What released rows are worth as an answer to the question. `decision` is what was decided on the way: intervals of events
+    are of those that the cap on one item lets count."""
     asked, place = QUESTIONS[question], data.places(rows.column("item"))
     true, shown = data.truth(asked.of), np.zeros(len(data.items), dtype=bool)
     held = place >= 0
@@ -69,6 +72,7 @@ def score(rows: pa.RecordBatch, data: Data, question: str, large_from: int = LAR
         items=rows.num_rows,
         median_error=median,
         error_90=most,
+        held=_held(rows, data.truth(asked.of, _cap(decision)), place) if asked.counts else None,
         covered=covered,
         missing=1 - covered,
         missing_mass=1 - _share(data.users[shown].sum(), data.users.sum()),
@@ -78,6 +82,21 @@ def score(rows: pa.RecordBatch, data: Data, question: str, large_from: int = LAR
         l1=l1,
         saved=saved,
     )
+
+
+def _cap(decision: Any) -> int:
+    """How many events of one user on one item count at most; 0 stands for all."""
+    kept = getattr(getattr(decision, "plan", None), "kept", None)
+    return 0 if kept is None else int(kept.max_per_item)
+
+
+def _held(rows: pa.RecordBatch, true: np.ndarray, place: np.ndarray) -> float | None:
+    """The share of estimates whose interval holds the true number: other rows have that of their noise alone."""
+    if not {"count", "low", "high"} <= {*rows.schema.names} or rows.num_rows == 0:
+        return None
+    there = np.where(place >= 0, true[place], 0)
+    low, high = (np.asarray(rows.column(name), dtype=float) for name in ("low", "high"))
+    return float(np.mean((low <= there) & (there <= high)))
 
 
 def _errors(counts: np.ndarray, true: np.ndarray, place: np.ndarray) -> tuple[float | None, ...]:

@@ -177,7 +177,7 @@ beam.coders.registry.register_coder(RankedIntItem, beam.coders.RowCoder)
 
 
 class SampledCount(NamedTuple):
-    """An item named by a string, and the estimate of its users, from so many `sampled` ones.
+    """An item named by a string, and the estimate of its users, from the number of `sampled` ones.
 
     `low` to `high` has the number of users for whom the item counts in 95 % of cases or more, and `noise_stddev` is a standard
     deviation; both are of the sampling alone.

@@ -48,7 +48,7 @@ def keeper_of(collection: beam.PCollection) -> Keeper:
 
 
 def item_shards(shards: int) -> int:
-    """How many shards of items for so many shards of users: sums are smaller than contributions."""
+    """How many shards of items there are for this number of shards of users: sums are smaller than contributions."""
     return max(min(shards, 16), shards // 2)
 
 

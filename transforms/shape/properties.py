@@ -200,7 +200,7 @@ class SupportSize(_Property):
 
     Parameters:
         budget: what all of it may cost.
-        most: no item is rarer than one in so many samples; public. The more, the more samples are needed.
+        most: no item is rarer than one in this number of samples; public. The more, the more samples are needed.
         accuracy: noise may cost half of it, as a share of the result (default: 0.1).
         mode: "central" (default) adds noise to the exact estimate, which is the most accurate; in mode "shape" it follows from
             an `AnonymizedHistogram`.

@@ -228,7 +228,7 @@ class PlumeRelease:
 
 
 def counted_steps(counted: int) -> tuple[Step, ...]:
-    """What bounds a user's contribution to the counts of named items: each once, and so many of them."""
+    """What bounds a user's contribution to the counts of named items: each once, and a limited number of them."""
     return LimitPerItemStep(1), LimitItemsStep(counted)
 
 

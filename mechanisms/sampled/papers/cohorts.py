@@ -1,6 +1,6 @@
 """Cohorts that are drawn before their data is seen (the paper, Lemma 6): who is asked, where not everybody can be.
 
-`draw_cohort` chooses so many users to ask, a uniform choice that does not look at data. Each of them then takes part with
+`draw_cohort` chooses a number of users to ask, a uniform choice that does not look at data. Each of them then takes part with
 probability p, by a secret coin of its own that the release throws. Nobody else's answer counts, and nobody who was asked learns
 whether theirs does.
 

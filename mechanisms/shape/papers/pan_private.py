@@ -57,7 +57,7 @@ class PanPrivateState:
     released: bool = False
 
     def count(self, buckets: np.ndarray, events: np.ndarray | int = 1) -> None:
-        """One event, or so many, in each of these buckets; a bucket may come several times."""
+        """One event, or a number of them, in each of these buckets; a bucket may come several times."""
         buckets = np.asarray(buckets, dtype=np.int64)
         if self.released:
             raise InputError("these counters were released; an event added now would be seen without noise: start anew")
@@ -141,8 +141,8 @@ def pan_private_counts(
     hashed: bool = True,
     estimate: Estimate = "auto",
 ) -> PanPrivateMechanism:
-    """Counters for events of so many buckets, a public number, each event in one of them. Items are `hashed` to buckets, about
-    four for each event, or have one each: in mode "l2" the first need further counters for their ranks."""
+    """Counters for events of this number of buckets, which is public, each event in one of them. Items are `hashed` to buckets,
+    about four for each event, or have one each: in mode "l2" the first need further counters for their ranks."""
     size = check_cells("buckets", buckets, _REASON)
     check_one_of("mode", mode, get_args(BucketMode), ": the curator's mode needs the events themselves")
     ranks = rank_buckets(-(-size // tuning.BUCKETS_PER_USER)) if mode == "l2" and hashed else 0

@@ -123,7 +123,7 @@ class Shuffled:
         return bucket[order], sign[order]
 
     def _share(self, users: int, shape: Fraction, q: Fraction) -> np.ndarray:
-        """Buckets of so many users' share of NB(shape, q) in every bucket, one entry for each unit."""
+        """Buckets of this number of users' share of NB(shape, q) in every bucket, one entry for each unit."""
         proposals = poisson(self.cells * shape * users / self.users * q / (1 - q))
         lanes = SystemLanes(proposals)
         size = geometric(lanes, q) + 1
@@ -175,8 +175,8 @@ def shuffled(
     hashed: bool = True,
     estimate: Estimate = "auto",
 ) -> Shuffled:
-    """The protocol for at least so many users who follow it. Items are `hashed` to buckets with `buckets.cells_of`, or have one
-    each: in mode "l2" the first need a second report for their ranks."""
+    """The protocol for at least this number of users who follow it. Items are `hashed` to buckets with `buckets.cells_of`, or
+    have one each: in mode "l2" the first need a second report for their ranks."""
     number, size = check_cells("users", users, _REASON), check_cells("buckets", buckets, _REASON)
     if relation is not Relation.REPLACE:
         raise ParameterError(

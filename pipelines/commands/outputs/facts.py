@@ -146,7 +146,7 @@ class Facts:
             how = "by which the rounds of the job are composed, with the rest of delta for the conversion"
             found.append(Converted(ZCDP, None, None, rho, how))
         elif (known := self.guarantee.losses.zcdp()) is not None:
-            how = "by the laws of its mechanisms: delta-approximate rho-zCDP"
+            how = "by the privacy losses of its mechanisms: delta-approximate rho-zCDP"
             found.append(Converted(ZCDP, None, known.delta, known.rho, how))
         if self.guarantee.relation is Relation.ADD_REMOVE:
             both = sum_up([epsilon, epsilon]), min(1.0, _up((1 + math.exp(epsilon)) * delta))

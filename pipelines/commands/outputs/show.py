@@ -78,7 +78,7 @@ def _has_screen() -> bool:
 
 
 def describe(found: Complete, rows: int | None = None) -> str:
-    """All that is printed of an output, with so many rows, or those that its job showed."""
+    """All that is printed of an output, with this number of rows, or those that its job showed."""
     report, outcome = found.report, found.outcome()
     head = [f"release {outcome.release_id} of headcount {report['command']} in {found.directory}"]
     head += filter(None, [changed_note(report)])
@@ -91,7 +91,7 @@ def describe(found: Complete, rows: int | None = None) -> str:
 
 
 def _json(found: Complete, rows: int | None) -> str:
-    """The report with all that it holds, and so many rows, or those that its job showed."""
+    """The report with all that it holds, and this number of rows, or those that its job showed."""
     shown = found.report["shown"] if rows is None else _listed(found, rows)
     return json.dumps({"report": dict(found.report), "rows": shown}, indent=2, allow_nan=False)
 

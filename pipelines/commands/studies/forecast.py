@@ -23,7 +23,7 @@ from headcount.pipelines.studies.forecast import foresee, looked_at
 from headcount.pipelines.studies.methods import Method, Promised, method_of
 from headcount.pipelines.studies.outlook import CSV, PAGE, Forecast
 from headcount.pipelines.studies.populations import assumed
-from headcount.pipelines.studies.populations.laws import MOST_EVENTS, Believed
+from headcount.pipelines.studies.populations.models import MOST_EVENTS, Believed
 
 DELTA = 1e-8
 _NUMBERS = ("users", "events_per_user", "items", "skew")

@@ -42,7 +42,9 @@ def demo(args: argparse.Namespace) -> None:
         raise ParameterError(f"cannot write to --output {args.output!r}: {error.strerror}") from error
     if not log.exists():
         generate("tail", args.rows, max(1, args.rows // 2), None, _SEED, log)
-    print(f"{log}: a synthetic log of {args.rows:,} rows, heavy users who repeat themselves")
+    print(f"How often was each item used? Counted in a made-up log of {args.rows:,} rows, with random noise in every")
+    print("number, so that nobody can learn much about any one person from the counts.")
+    print(f"the log: {log}")
     flags = [
         *("--input", str(log), "--user", "user", "--item", "item"),
         *("--epsilon", "1", "--delta", "1e-8"),

@@ -1,4 +1,4 @@
-"""Made-up users: laws that assumptions, or an earlier release, say of them, and logs drawn from these laws. Private.
+"""Made-up users: models that assumptions, or an earlier release, say of them, and logs drawn from these models. Private.
 
 Everything that is read here is released already, or assumed: what follows from it costs nothing.
 """

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from headcount.mechanisms.errors import InputError
-from headcount.pipelines.studies.populations.laws import MOST_EVENTS, Believed, Population, UserLaw
+from headcount.pipelines.studies.populations.models import MOST_EVENTS, Believed, Population, UserModel
 
 #: Kinds of users: spread, habit, and whether the most active follow a power law. Which one it is nobody can know beforehand.
 KINDS = ((1.0, 0.3, False), (0.5, 0.0, False), (1.5, 0.6, False), (0.7, 0.3, True))
@@ -18,17 +18,17 @@ KINDS = ((1.0, 0.3, False), (0.5, 0.0, False), (1.5, 0.6, False), (0.7, 0.3, Tru
 WORDS = "each range is over four kinds of users: alike, more or less active, very unequal, and a few who do most"
 
 
-def users_of(mean: float) -> list[UserLaw]:
-    """One law of each kind, with so many events of a user on average."""
+def users_of(mean: float) -> list[UserModel]:
+    """One model of each kind, with this number of events of a user on average."""
     return [_with_mean(mean, *kind) for kind in KINDS]
 
 
 def from_numbers(users: float, events_per_user: float, items: int, skew: float) -> list[Believed]:
-    """So many users, and items of which the r-th occurs as r^-skew."""
+    """This number of users, and items of which the r-th occurs as r^-skew."""
     frequency = np.arange(1.0, items + 1) ** -skew
     counts = frequency / frequency.sum() * users * events_per_user
-    laws = users_of(events_per_user)
-    return [(Population(counts, law), 1 / len(laws)) for law in laws]
+    models = users_of(events_per_user)
+    return [(Population(counts, model), 1 / len(models)) for model in models]
 
 
 def from_shape(report: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], events_per_user: float) -> list[Believed]:
@@ -42,17 +42,17 @@ def from_shape(report: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], eve
     counts = np.sort(counts[counts > 0])[::-1].astype(float)
     most = int(report["details"]["parameters"].get("max_items", 1))
     found = []
-    for law in users_of(events_per_user):
-        sample = Population(counts, law).drawn(np.random.default_rng(1), 100_000)
+    for model in users_of(events_per_user):
+        sample = Population(counts, model).drawn(np.random.default_rng(1), 100_000)
         taken = np.minimum(sample.rows_per_user(), most).mean()  # of each user's items
         size = counts.sum() / taken
-        found.append((Population(counts / counts.sum() * size * law.mean, law), 1 / len(KINDS)))
+        found.append((Population(counts / counts.sum() * size * model.mean, model), 1 / len(KINDS)))
     return found
 
 
-def _with_mean(mean: float, spread: float, habit: float, heavy: bool) -> UserLaw:
+def _with_mean(mean: float, spread: float, habit: float, heavy: bool) -> UserModel:
     low, high = -20.0, float(np.log(MOST_EVENTS))
     for _ in range(50):
         middle = (low + high) / 2
-        low, high = (middle, high) if UserLaw(middle, spread, habit, heavy).mean < mean else (low, middle)
-    return UserLaw(high, spread, habit, heavy)
+        low, high = (middle, high) if UserModel(middle, spread, habit, heavy).mean < mean else (low, middle)
+    return UserModel(high, spread, habit, heavy)

@@ -244,11 +244,13 @@ def test_adaptive_totals_are_of_what_was_spent():
     plans = [made.stages.plan(*end) for end in made.stages.ends()]
     by_noise = {plan.counts is not None: plan.guarantee for plan in plans}
     assert {each.losses for each in by_noise.values()} == {planned.losses}
-    by_law, pure_way = by_noise[True], by_noise[False]
-    assert by_law.spent_order < 30 and by_law.zcdp.rho == pytest.approx(1 / 2)  # a rho up to an order is none of all
+    by_curve, pure_way = by_noise[True], by_noise[False]
+    assert by_curve.spent_order < 30 and by_curve.zcdp.rho == pytest.approx(
+        1 / 2
+    )  # a rho up to an order is none of all
     assert pure_way.spent.rho < 0.66 * planned.zcdp.rho
     adaptive = total_epsilon([pure_way] * YEAR, 1e-6, adaptive=True)
-    assert total_epsilon([by_law] * YEAR, 1e-6, adaptive=True) < 8 < 40 < adaptive < 50
+    assert total_epsilon([by_curve] * YEAR, 1e-6, adaptive=True) < 8 < 40 < adaptive < 50
     assert total_delta([pure_way] * YEAR, adaptive, adaptive=True) <= 1e-6
     assert total_epsilon([pure_way] * YEAR, 1e-9, adaptive=True) == math.inf
 

@@ -1,8 +1,9 @@
-"""The choice of the bounds of counts and totals: what users keep, its sensitivity and its cost on neighbours, exactly.
+"""The choice of the cap and of the bounds of counts and totals: what users keep, its sensitivity and its cost on neighbours,
+exactly.
 
 No sampling: chances of all candidates are computed on both neighbours. Mutations: a limit of what a user keeps that is left
-out, events that a cap has taken and that count nevertheless, losses that weigh full events against the sensitivity of a
-half, and the form for added users where one is replaced.
+out, what is kept divided by what the cap has left, losses that weigh full events against the sensitivity of a half, pairs of
+a user and an item that count one each for the cap, and the form for added users where one is replaced.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.shards import MOST_COUNT, Shard, one_shard
 from headcount.mechanisms.bound_choice import clip_choice as kept_module
 from headcount.mechanisms.bound_choice.clip_choice import (
+    CAP_STEP,
     PARTS,
     ClipCandidate,
     ClipChoice,
@@ -40,15 +42,13 @@ def choice_of(
     relation: Relation = Relation.ADD_REMOVE, once: bool = False, noises: tuple[str, ...] = ("gaussian", "laplace")
 ) -> ClipChoice:
     """All candidates that are looked at, of both kinds of noise."""
+    caps = (1,) if once else tuning.CAPS
     candidates = [
-        ClipCandidate(r, c, noise, COST * r)
-        for noise in noises
-        for r in tuning.BOUNDS_OF_ESTIMATES
-        for c in tuning.CAPS
+        ClipCandidate(r, c, noise, COST * r) for noise in noises for r in tuning.BOUNDS_OF_ESTIMATES for c in caps
     ]
-    return ClipChoice(
-        Budget(0.5), Budget(1), Budget(10, 1e-6), relation, tuple(candidates), tuning.NORMS_OF_TOTALS, once
-    )
+    of_cap = None if once else Budget(0.7)
+    parts = Budget(0.5), Budget(1), Budget(10, 1e-6)
+    return ClipChoice(*parts, relation, tuple(candidates), tuning.NORMS_OF_TOTALS, caps, of_cap)
 
 
 def shard_of(users: list[dict[str, int]]) -> Shard | None:
@@ -68,14 +68,16 @@ def table_of(choice: ClipChoice, users: list[dict[str, int]], items: int = 3) ->
 # What a user is worth.
 
 
-def worth_by_hand(user: dict[str, int], r: int, c: int, noise: str, once: bool) -> float:
-    whole = [min(n, 1 if once else n) for n in user.values()]
-    counts = [min(n, c) for n in whole]
-    spared = sum(counts) / sum(whole)
+def worth_by_hand(user: dict[str, int], r: int, c: int, noise: str) -> float:
+    counts = [min(n, c) for n in user.values()]
     if noise == "laplace":
-        return min(sum(counts), r) * spared
+        return min(sum(counts), r)
     norm = math.isqrt(sum(n * n for n in counts) * 10**12) / 10**6
-    return min(sum(counts) * min(1.0, r / max(norm, 1)), tuning.MOST_WORTH * r) * spared
+    return min(sum(counts) * min(1.0, r / max(norm, 1)), tuning.MOST_WORTH * r)
+
+
+def cap_loss_by_hand(user: dict[str, int], step: int, cap: int) -> int:
+    return sum(n > cap for n in user.values()) * PARTS // len(user) + step * CAP_STEP
 
 
 USERS = [
@@ -94,26 +96,24 @@ def test_the_table_says_what_a_user_is_worth_to_each_bound(user, once):
     choice = choice_of(once=once)
     table = table_of(choice, [user])
     for each, found in zip(choice.candidates, table, strict=False):
-        by_hand = worth_by_hand(user, each.bound, each.max_per_item, each.noise, once)
+        by_hand = worth_by_hand(user, each.bound, each.max_per_item, each.noise)
         assert by_hand - 1 / PARTS - 1e-5 * by_hand <= found / PARTS <= by_hand * (1 + 1e-5)  # the last digit of a root
-    total = len(user) if once else sum(user.values())
-    assert table[len(choice.candidates) : -1] == [int(total > norm) for norm in tuning.NORMS_OF_TOTALS]
-    assert table[-1] == 3
+    totals = [sum(min(n, cap) for n in user.values()) for cap in choice.caps]
+    above = [int(total > norm) for total in totals for norm in tuning.NORMS_OF_TOTALS]
+    losses = [cap_loss_by_hand(user, step, cap) for step, cap in enumerate(choice.caps)]
+    assert table[len(choice.candidates) :] == [*above, *losses, 3]
 
 
 def test_it_is_what_the_steps_keep_but_for_rounding():
-    """The bounding that follows, on the same users, times what the cap alone leaves: within a part of an event, where nothing
-    is limited."""
+    """The bounding that follows, on the same users: within a part of an event, where nothing is limited."""
     choice = choice_of(noises=("gaussian",))
     for user in USERS[:4]:
         table, shard = table_of(choice, [user]), shard_of([user])
         for each, found in zip(choice.candidates, table, strict=False):
             steps = (LimitPerItemStep(each.max_per_item), ClipNormStep(each.bound, 2))
             bounded = bound_shard(shard, steps, [bytes(32)] * 2, "L")
-            capped = bound_shard(shard, steps[:1], [bytes(32)], "L")
-            spared = int(capped.count.sum()) / int(shard.count.sum())
             real = int(bounded.count.sum()) / 2**bounded.bound.grid
-            assert 0.998 * min(real, each.most) * spared - 1 / PARTS <= found / PARTS <= 1.002 * real * spared
+            assert 0.998 * min(real, each.most) - 1 / PARTS <= found / PARTS <= 1.002 * real
 
 
 def test_users_add_up_and_nobody_is_not_there():
@@ -159,8 +159,21 @@ def test_one_user_adds_no_more_than_the_stated_sensitivity(user, once):
     for others in ([], USERS):
         before, after = table_of(choice, others), table_of(choice, [*others, user])
         moved = [new - old for new, old in zip(after, before, strict=True)]
-        most = [each.most * PARTS for each in choice.candidates] + [1] * len(tuning.NORMS_OF_TOTALS) + [0]
-        assert all(0 <= step <= limit for step, limit in zip(moved, most, strict=True))
+        most = [each.most * PARTS for each in choice.candidates] + [1] * len(tuning.NORMS_OF_TOTALS) * len(choice.caps)
+        of_caps = moved[len(most) : -1]
+        assert all(0 <= step <= limit for step, limit in zip(moved[: len(most)], most, strict=True))
+        assert min(of_caps) >= 0 and np.ptp(of_caps) <= PARTS and moved[-1] == 0
+
+
+def test_no_user_is_worth_more_than_the_items_that_are_counted_let_it():
+    """A norm of R on n items is at most R times the root of n of events: which few items make the sensitivity."""
+    choice = choice_of()
+    for items in (1, 2, 3, 10, 63, 64, 65):
+        table = table_of(choice, [{f"i{n}": 10**6 for n in range(items)}], items)
+        worth = zip(choice.candidates, table, strict=False)
+        assert all(parts <= choice.most(each, items) * PARTS * (1 + 1e-9) for each, parts in worth)
+        gaussian = [each for each in choice.candidates if each.noise == "gaussian"]
+        assert {choice.most(each, items) / each.bound for each in gaussian} == {min(8, math.ceil(math.sqrt(items)))}
 
 
 def test_a_user_of_very_many_items_reaches_the_stated_sensitivity():
@@ -182,7 +195,7 @@ def few(relation: Relation) -> ClipChoice:
     """Six candidates and four norms of very different sensitivity."""
     choice = choice_of(relation)
     candidates = [ClipCandidate(r, c, noise, COST * r) for r, c, noise in SIX]
-    return dataclasses.replace(choice, candidates=tuple(candidates), norms=(1, 3, 30, 1000))
+    return dataclasses.replace(choice, candidates=tuple(candidates), norms=(1, 3, 30, 1000), caps=(1, 3, 1000))
 
 
 SIX = [
@@ -196,9 +209,10 @@ SIX = [
 
 
 def logs(choice: ClipChoice, table: list[int]) -> list[np.ndarray]:
-    """The logarithms of all chances, of both draws, in units of their epsilon."""
-    counts, totals = choice.counts_exponents(table), choice.totals_exponents(table)
-    parts = ((counts, choice.counts_budget), (totals, choice.totals_budget))
+    """The logarithms of all chances, of all draws, in units of their epsilon."""
+    parts = [(choice.counts_exponents(table), choice.counts_budget)]
+    parts += [(choice.totals_exponents(table, place), choice.totals_budget) for place in range(len(choice.caps))]
+    parts += [] if choice.cap_budget is None else [(choice.cap_exponents(table), choice.cap_budget)]
     return [np.log(np.maximum(probabilities(each), 1e-300)) / budget.epsilon for each, budget in parts]
 
 
@@ -209,7 +223,7 @@ def plus(one: list[int], other: list[int]) -> list[int]:
 def worst(choice: ClipChoice) -> float:
     """The largest range of log-ratios, over crowds that make other candidates the best, and all neighbours by one user."""
     each, found = [table_of(choice, [user], 0) for user in small_users()], 0.0
-    for items, crowd in itertools.product((1, 50), (0, 1, 40)):
+    for items, crowd in itertools.product((100, 10_000), (0, 1, 40)):  # as many as any of them has, or more
         base = plus(choice.items_table(items), [crowd * n for n in each[5]])
         after = [logs(choice, plus(base, user)) for user in each]
         before = [logs(choice, base)] if choice.relation is Relation.ADD_REMOVE else after
@@ -225,7 +239,7 @@ def sharp(losses, sensitivities, epsilon, one_sided, tau=None):
 
 @pytest.mark.seconds
 @pytest.mark.parametrize("relation", list(Relation))
-def test_both_draws_have_the_range_of_their_epsilon_on_all_small_neighbours(relation, monkeypatch):
+def test_all_draws_have_the_range_of_their_epsilon_on_all_small_neighbours(relation, monkeypatch):
     """A range of epsilon is what the composition of all stages counts on, and implies epsilon-differential privacy."""
     assert worst(few(relation)) <= 1 + 1e-9
     monkeypatch.setattr(kept_module, "gem_exponents", sharp)
@@ -242,17 +256,17 @@ def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def the_cap_undone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is kept, divided by the part that the cap has left: a guess at what there was, which no limit holds for."""
+    """What is kept, times what the cap may have taken: a guess at what there was, which no limit holds for."""
     worth = kept_module._worth
 
     def more(candidates: list[ClipCandidate], totals: Any, norms: Any, spared: Any, users: Any) -> list[int]:
-        return worth(candidates, totals, norms, 1 / np.maximum(spared, 1e-9), users)
+        return worth(candidates, totals, norms, 10 * spared, users)
 
     monkeypatch.setattr(kept_module, "_worth", more)
 
 
 def whole_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    def exponents(self: ClipChoice, table: list[int]) -> list[Fraction]:
+    def exponents(self: ClipChoice, table: list[int], candidates: Any = None) -> list[Fraction]:
         losses = [
             table[-1] * each.cost - Fraction(parts, PARTS) for each, parts in zip(self.candidates, table, strict=False)
         ]
@@ -272,26 +286,43 @@ def events_above(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def by_events(self: ClipChoice, shard: Shard) -> list[int]:
         start, totals = len(self.candidates), shard.totals()
-        above = [int(totals[totals > norm].sum()) for norm in self.norms]
-        return [*table(self, shard)[:start], *above, 0]
+        above = [int(totals[totals > norm].sum()) for norm in self.norms] * len(self.caps)
+        return [*table(self, shard)[:start], *above, *table(self, shard)[start + len(above) :]]
 
     monkeypatch.setattr(ClipChoice, "user_table", by_events)
 
 
+def pairs_above(monkeypatch: pytest.MonkeyPatch) -> None:
+    def by_pairs(self: ClipChoice, whole: Shard, users: Any) -> list[int]:
+        stands = np.repeat(1 if users is None else users, whole.rows_per_user())
+        return [int(stands[whole.count > cap].sum()) * PARTS for cap in self.caps]
+
+    monkeypatch.setattr(ClipChoice, "_cap_losses", by_pairs)
+
+
 @pytest.mark.seconds
-@pytest.mark.parametrize("mutation", [unlimited, the_cap_undone, whole_events, items_of_users, events_above])
+@pytest.mark.parametrize(
+    "mutation", [unlimited, the_cap_undone, whole_events, items_of_users, events_above, pairs_above]
+)
 def test_what_would_cost_more_is_caught(mutation, monkeypatch):
     """Users of many items without a limit; a cap that is made good; events that count whole, and not a half; items that the
-    users themselves have; events above a norm in place of the users who have them."""
+    users themselves have; events above a norm in place of the users who have them, and pairs above a cap."""
     monkeypatch.setattr(kept_module, "gem_exponents", sharp)
     mutation(monkeypatch)
     assert worst(few(Relation.ADD_REMOVE)) > 1.2
 
 
+class Flattening(ClipChoice):
+    """What a cap takes away is to be estimated, too."""
+
+    flattens = True
+
+
 @pytest.mark.parametrize("relation", list(Relation))
 def test_the_form_for_added_users_is_for_them_alone(relation, monkeypatch):
-    """A user with few items of many events is replaced by one with many of one event, and one of many. It is then worth less to
-    the first bound, and more to the second, by 1.3 times what the form for added users allows for."""
+    """Where caps are chosen with the bound, as of an aggregate: a user with few items of many events is replaced by one with
+    many of one event, and one of many. It is then worth less to the first bound, and more to the second, by 1.3 times what the
+    form for added users allows for."""
     asked = []
     monkeypatch.setattr(kept_module, "gem_exponents", lambda *given: asked.append(given[3]) or gem_exponents(*given))
     choice = few(relation)
@@ -299,7 +330,7 @@ def test_the_form_for_added_users_is_for_them_alone(relation, monkeypatch):
     assert asked == [relation is Relation.ADD_REMOVE]
     pair = tuple(ClipCandidate(1, cap, "gaussian", COST) for cap in (1000, 1))
     few_items, many = {f"i{n}": 1000 for n in range(64)}, {"a": 64, **{f"i{n}": 1 for n in range(128)}}
-    choice = dataclasses.replace(choice, candidates=pair)
+    choice = Flattening(*dataclasses.astuple(choice)[:2], choice.release_budget, relation, pair, ())
     first, second = (table_of(choice, [user])[:2] for user in (few_items, many))
     moved = [(a - b) / PARTS for a, b in zip(first, second, strict=True)]
     assert 1.28 * pair[0].most < moved[0] - moved[1] <= 2 * pair[0].most
@@ -318,14 +349,25 @@ def test_an_event_left_out_is_half_an_error(monkeypatch):
 # What is drawn.
 
 
+def test_a_few_users_who_do_very_much_do_not_raise_the_cap():
+    """Two in a hundred users have ten thousand events on each of ten items, and all others five at most: the cap of the least
+    loss is that of the others. By events, of which those few have nearly all, it would be the largest."""
+    people = [{f"i{n % 30}": 1 + n % 5, f"i{n % 7}": 1} for n in range(2000)]
+    choice = choice_of()
+    for bots in (0, 40):
+        table = table_of(choice, people + [{f"i{n}": 10_000 for n in range(10)}] * bots, 30)
+        losses = choice.cap_exponents(table)
+        assert choice.caps[losses.index(min(losses))] == 5
+
+
 def test_a_clear_best_is_drawn_and_what_is_not_asked_for_is_not(make_release):
     """At epsilon 50 the best candidate has a chance above 1 - 1e-9."""
     users = [{"a": 3, "b": 3}] * 2000
-    rich = dataclasses.replace(choice_of(), counts_budget=Budget(50), totals_budget=Budget(50))
+    rich = dataclasses.replace(choice_of(), counts_budget=Budget(50), totals_budget=Budget(50), cap_budget=Budget(50))
     chosen = choose_of(shard_of(users), rich, make_release(), "L", rich.items_table(2))
-    assert chosen.bound in (4, 8) and chosen.max_per_item >= 3 and chosen.totals_bound >= 6
+    assert chosen.bound in (4, 8) and chosen.max_per_item == 5 and chosen.totals_bound >= 6
     totals = choose_of(shard_of(users), rich, make_release(), "L", rich.items_table(0))
-    assert totals[:3] == (0, 0, "") and totals.totals_bound >= 6
+    assert totals[:3] == (0, 5, "") and totals.totals_bound >= 6
     counts = dataclasses.replace(rich, norms=(), totals_budget=None)
     assert choose_of(shard_of(users), counts, make_release(), "L", counts.items_table(2)).totals_bound == 0
     assert choose_of(None, rich, make_release(), "L", rich.items_table(2)).bound == 1
@@ -333,14 +375,14 @@ def test_a_clear_best_is_drawn_and_what_is_not_asked_for_is_not(make_release):
 
 def test_what_it_costs_and_says():
     choice = choice_of()
-    assert choice.budget == Budget(1.5)
-    assert dataclasses.replace(choice, totals_budget=None, norms=()).budget == Budget(0.5)
+    assert choice.budget == Budget(2.2)
+    assert dataclasses.replace(choice, totals_budget=None, norms=()).budget == Budget(1.2)
     assert choice.details() == {
         "candidates for the counts": len(tuning.BOUNDS_OF_ESTIMATES) * len(tuning.CAPS) * 2,
         "for the totals": len(tuning.NORMS_OF_TOTALS),
     }
     assert [end.totals_bound for end in choice.ends()] == [1, 10**7]
-    assert choice.parameters() != dataclasses.replace(choice, once=True).parameters()
+    assert choice.parameters() != dataclasses.replace(choice, caps=(1, 7)).parameters()
 
 
 def test_totals_get_more_precision_the_larger_their_norm_is_beside_all_counts():

@@ -127,7 +127,7 @@ def test_users_beside_events_have_a_choice_of_their_own_that_is_paid_for():
     for forgotten in ({"users_choice": one.totals_choice}, {"totals_choice": Budget(0.08)}):
         with pytest.raises(ParameterError, match="more than"):
             dataclasses.replace(two, **forgotten)
-    with pytest.raises(ParameterError, match="Gaussian way alone"):
+    with pytest.raises(ParameterError, match="Gaussian plan alone"):
         make_account(Budget(1, 1e-8), named=True, chosen=True, calibrated=True, users_too=True)
 
 

@@ -5,6 +5,7 @@ Keys are fixed. Where a test is statistical, it states what a fresh key would do
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -65,14 +66,14 @@ def test_estimates_are_unbiased_where_what_is_left_out_is_like_what_is_kept(make
     mean = np.mean([column(each, "count") for each in found], axis=0)
     assert mean == pytest.approx(truth, rel=0.01)
     inside = np.mean([(column(each, "low") <= truth) & (truth <= column(each, "high")) for each in found])
-    assert 0.92 < inside < 0.98
+    assert inside > 0.92  # with the spread of more than half that is left out, nearly all
     assert np.mean([column(each, "bounded_count") for each in found], axis=0) == pytest.approx(0.433 * truth, rel=0.01)
 
 
 @pytest.mark.slow
 def test_the_stated_noise_is_true_for_one_group():
     """10,000 draws of the noise of counts and of the total, for 40 items: to 5 %, seven standard deviations, for each."""
-    truth, part, noise, total_noise = np.linspace(2000, 1000, 40), 0.5, 40.0, 1000.0
+    truth, part, noise, total_noise = np.linspace(2000, 1000, 40), 0.5, 5.0, 1000.0
     rng = np.random.default_rng(5)
     group, sums = np.zeros(40, dtype=np.int64), truth * part
     made = [
@@ -240,11 +241,11 @@ def grouped(items: list[str], group: list[int]) -> Grouped:
 def test_totals_of_users_by_group():
     rows = [("u", "a", 5), ("u", "b", 2), ("u", "x", 9), ("v", "c", 1), ("v", "b", 1), ("w", "x", 3)]
     groups = grouped(["a", "b", "c"], [0, 1, 0])
-    for once, expected in (
-        (False, {("u", 0): 5, ("u", 1): 2, ("v", 0): 1, ("v", 1): 1}),
-        (True, {("u", 0): 1, ("u", 1): 1, ("v", 0): 1, ("v", 1): 1}),
+    for cap, expected in (
+        (0, {("u", 0): 5, ("u", 1): 2, ("v", 0): 1, ("v", 1): 1}),
+        (1, {("u", 0): 1, ("u", 1): 1, ("v", 0): 1, ("v", 1): 1}),
     ):
-        made = group_rows(shard_of(rows), groups, once)
+        made = group_rows(shard_of(rows), dataclasses.replace(groups, cap=cap))
         found = {(row["user"], row["item"]): row["count"] for row in made.to_batch().to_pylist()}
         assert found == expected
         assert len(made.users) == 3 and (np.diff(made.offsets) >= 0).all() and made.offsets[-1] == len(made.item)
@@ -254,8 +255,9 @@ def test_totals_of_users_by_group():
 
 def test_a_total_stops_at_the_public_ceiling_and_nobody_has_none():
     rows = [("u", f"i{n}", MOST_COUNT) for n in range(5)]
-    made = group_rows(shard_of(rows), grouped([f"i{n}" for n in range(5)], [0] * 5), False)
+    made = group_rows(shard_of(rows), grouped([f"i{n}" for n in range(5)], [0] * 5))
     assert made.count.tolist() == [MOST_COUNT]
-    assert group_rows(shard_of(rows), grouped(["elsewhere"], [0]), False).count.tolist() == []
-    users = group_rows(shard_of(rows), grouped([f"i{n}" for n in range(5)], [0] * 5), True)
+    assert group_rows(shard_of(rows), grouped(["elsewhere"], [0])).count.tolist() == []
+    once = dataclasses.replace(grouped([f"i{n}" for n in range(5)], [0] * 5), cap=1)
+    users = group_rows(shard_of(rows), once)
     assert users.count.tolist() == [5]

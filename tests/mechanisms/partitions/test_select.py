@@ -232,7 +232,7 @@ def test_the_guarantee_tells_all_numbers(strategy, relation):
         (lambda: rounds_of(BUDGET, "magic", 5, 3, ONE), "strategy must be one of .* got 'magic'"),
         (lambda: rounds_of(BUDGET, "laplace", 0, 3, ONE), "max_items must be .* got 0"),
         (lambda: rounds_of(BUDGET, "sips", 1 << 21, 3, ONE), "at most 1048576"),
-        (lambda: rounds_of(BUDGET, "law", 10_001, 3, ONE), "at most 10000 for the law, got 10001"),
+        (lambda: rounds_of(BUDGET, "law", 10_001, 3, ONE), "at most 10000 for the strategy law, got 10001"),
         (lambda: rounds_of(Budget(1e-6, 1e-8), "law", 1, 3, ONE), "too many states: raise epsilon"),
         (lambda: rounds_of(Budget(1), "gaussian", 5, 3, ONE), "needs a delta above 0 and below 1/2, got 0.0"),
         (lambda: rounds_of(Budget(1, 0.5), "sips", 5, 3, ONE), "below 1/2, got 0.5"),

@@ -1,4 +1,4 @@
-"""Made-up users: what is drawn is what the law says, and laws are found again from what a release of them tells.
+"""Made-up users: what is drawn is what the model says, and models are found again from what a release of them tells.
 
 Fits are of fixed seeds and releases of a fixed key: they are the same in every run. The tolerances are those that a forecast
 needs, and two to three standard deviations of the fit at these sizes.
@@ -18,9 +18,9 @@ from headcount.mechanisms.partitions.select import ChosenStrategy
 from headcount.mechanisms.randomness.keys import KeyFile, Release
 from headcount.pipelines.studies import from_release
 from headcount.pipelines.studies.forecast import similar_budget
-from headcount.pipelines.studies.populations import assumed, user_law
-from headcount.pipelines.studies.populations.item_law import NoisyCounts, fit_items
-from headcount.pipelines.studies.populations.laws import Population, UserLaw
+from headcount.pipelines.studies.populations import assumed, user_model
+from headcount.pipelines.studies.populations.item_model import NoisyCounts, fit_items
+from headcount.pipelines.studies.populations.models import Population, UserModel
 from tests.fixed_key import write_fixed_key
 
 
@@ -30,8 +30,8 @@ def zipf(items: int, exponent: float, events: float) -> np.ndarray:
 
 
 def test_users_are_drawn_by_their_law():
-    law = UserLaw(1.0, 0.8, 0.0)
-    population = Population(zipf(500, 1.0, 300_000), law)
+    model = UserModel(1.0, 0.8, 0.0)
+    population = Population(zipf(500, 1.0, 300_000), model)
     shard = population.drawn(np.random.default_rng(3), 1e9)
     assert len(shard.users) == round(population.size)
     assert shard.totals().sum() == pytest.approx(300_000, rel=0.02)
@@ -41,7 +41,7 @@ def test_users_are_drawn_by_their_law():
 
 
 def test_a_drawn_shard_has_the_rows_of_its_users():
-    population = Population(zipf(50, 1.0, 4_000), UserLaw(1.0, 1.0, 0.5))
+    population = Population(zipf(50, 1.0, 4_000), UserModel(1.0, 1.0, 0.5))
     shard = population.drawn(np.random.default_rng(3), 1e9)
     again = one_shard([shard.to_batch()])
     assert again is not None
@@ -54,7 +54,7 @@ def rows_of(shard: Shard) -> list[tuple[int, int, int]]:
 
 
 def test_a_part_of_the_users_has_a_part_of_the_events():
-    population = Population(zipf(500, 1.0, 300_000), UserLaw(1.0, 0.8, 0.2))
+    population = Population(zipf(500, 1.0, 300_000), UserModel(1.0, 0.8, 0.2))
     shard = population.drawn(np.random.default_rng(3), 30_000)
     assert len(shard.users) == round(population.size / 10)
     assert shard.totals().sum() == pytest.approx(30_000, rel=0.03)
@@ -64,7 +64,7 @@ def test_habits_bring_users_back():
     items = zipf(1_000_000, 0.0, 1e6)
     distinct = {}
     for habit in (0.0, 0.55, 1.5):
-        shard = Population(items, UserLaw(np.log(1000.5), 0.001, habit)).drawn(np.random.default_rng(3), 1e6)
+        shard = Population(items, UserModel(np.log(1000.5), 0.001, habit)).drawn(np.random.default_rng(3), 1e6)
         distinct[habit] = shard.rows_per_user().mean()
     assert distinct[0.0] > 990
     # The expected number is the sum over j of 1 - (1 - p(j))^n.
@@ -74,10 +74,10 @@ def test_habits_bring_users_back():
 
 
 def test_items_apart_are_those_of_other_users_and_as_frequent():
-    law = UserLaw(2.0, 1.0, 0.3)
+    model = UserModel(2.0, 1.0, 0.3)
     found = {}
     for apart in (0.0, 0.4):
-        shard = Population(zipf(50, 0.3, 500_000), law, apart).drawn(np.random.default_rng(3), 1e9)
+        shard = Population(zipf(50, 0.3, 500_000), model, apart).drawn(np.random.default_rng(3), 1e9)
         events, own = np.bincount(shard.item, shard.count), np.repeat(1 / shard.totals(), shard.rows_per_user())
         found[apart] = np.std(np.log(events / np.bincount(shard.item, shard.count * own)))
         assert events.sum() == pytest.approx(500_000, rel=0.02)
@@ -86,7 +86,7 @@ def test_items_apart_are_those_of_other_users_and_as_frequent():
 
 
 def test_heavy_users_follow_a_power_law():
-    sizes = UserLaw(0.0, 1.0, 0.0, heavy=True).sizes((np.arange(100_000) + 0.5) / 100_000)
+    sizes = UserModel(0.0, 1.0, 0.0, heavy=True).sizes((np.arange(100_000) + 0.5) / 100_000)
     assert [(sizes >= limit).mean() for limit in (10, 100, 1000)] == pytest.approx([0.1, 0.01, 0.001], rel=0.02)
 
 
@@ -115,12 +115,12 @@ def test_where_all_items_are_alike_there_is_none_below():
     assert counts.min() > 3500
 
 
-def told_by(population: Population, release: Release) -> tuple[user_law.UserEvidence, NoisyCounts]:
+def told_by(population: Population, release: Release) -> tuple[user_model.UserEvidence, NoisyCounts]:
     made = histogram(Budget(1, 1e-8), item_type=int)
     shard = population.drawn(np.random.default_rng(5), 1e9)
     rows, decided = made.run_decided([shard.to_batch()], release)
     bounded, counts = (np.asarray(rows.column(name)) for name in ("bounded_count", "count"))
-    told = user_law.UserEvidence(
+    told = user_model.UserEvidence(
         made.stages, decided.plan, len(counts), decided.groups, decided.left_out, float(counts.sum())
     )
     kept = float(bounded.sum() / counts.sum())
@@ -129,17 +129,17 @@ def told_by(population: Population, release: Release) -> tuple[user_law.UserEvid
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("law", "users", "factor"),
-    [(UserLaw(0.9, 0.7, 0.0), 60_000, 2), (UserLaw(0.2, 1.0, 0.4, heavy=True), 40_000, 5)],
+    ("model", "users", "factor"),
+    [(UserModel(0.9, 0.7, 0.0), 60_000, 2), (UserModel(0.2, 1.0, 0.4, heavy=True), 40_000, 5)],
 )
-def test_the_number_of_users_is_found_from_what_was_chosen(law, users, factor, tmp_path):
+def test_the_number_of_users_is_found_from_what_was_chosen(model, users, factor, tmp_path):
     """Within a factor of two, or of five where a few users do much; a prior alone knows it to a factor of a hundred. Over six
-    releases of each law it was within 1.5, and within 1.2 to 3.8 for the heavy ones."""
-    population = Population(zipf(100_000, 1.0, users * law.mean), law)
+    releases of each model it was within 1.5, and within 1.2 to 3.8 for the heavy ones."""
+    population = Population(zipf(100_000, 1.0, users * model.mean), model)
     write_fixed_key(tmp_path / "key")
     told, noisy = told_by(population, Release(KeyFile(str(tmp_path / "key")), "told"))
     items = fit_items(noisy, np.random.default_rng(1), 0).best
-    found = user_law.fit_users(told, items, 1)
+    found = user_model.fit_users(told, items, 1)
     sizes = [Population(items.counts(), each).size for each, _ in found]
     assert sum(belief for _, belief in found) == pytest.approx(1.0)
     assert users / factor <= sizes[0] <= users * factor

@@ -1,6 +1,7 @@
 """Scores of releases whose numbers are worked out by hand."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -70,6 +71,16 @@ def test_the_estimate_is_measured_and_not_the_bounded_count():
     assert found.median_error == 0
 
 
+def test_how_often_intervals_hold_what_the_column_means():
+    """Of events at most 3 of one user on one item count: a has 6, b 6 and c 3. Without a cap they have 10, 6 and 4."""
+    released = rows(item=["a", "b", "c"], count=[6.0, 5.0, 9.0], low=[5.0, 3.0, 8.0], high=[7.0, 8.0, 12.0])
+    capped = SimpleNamespace(plan=SimpleNamespace(kept=SimpleNamespace(max_per_item=3)))
+    assert score(released, DATA, "events", decision=capped).held == pytest.approx(2 / 3)
+    assert score(released, DATA, "events").held == pytest.approx(1 / 3)
+    assert DATA.truth("events", 3).tolist() == [6, 6, 3] and DATA.truth("users", 3).tolist() == [2, 3, 1]
+    assert score(rows(item=["a"], bounded_count=[6.0], low=[5.0], high=[7.0]), DATA, "events").held is None
+
+
 def test_names_have_no_error_of_counts():
     found = score(rows(item=["a", "b", "c"]), DATA, "names", large_from=2)
     assert (found.median_error, found.error_90, found.total_error, found.l1, found.saved) == (None,) * 5
@@ -98,10 +109,10 @@ def test_no_data_at_all():
 
 
 def test_the_mean_leaves_out_what_cannot_be_said():
-    nothing = Score(0, None, None, 0.0, 1.0, 1.0, None, 0.0, -1.0, 1.0, 0.0)
-    some = Score(4, 0.2, 0.4, 0.5, 0.5, 0.4, None, 0.0, 0.0, 0.5, 0.5)
+    nothing = Score(0, None, None, None, 0.0, 1.0, 1.0, None, 0.0, -1.0, 1.0, 0.0)
+    some = Score(4, 0.2, 0.4, 0.9, 0.5, 0.5, 0.4, None, 0.0, 0.0, 0.5, 0.5)
     found = mean([nothing, some])
-    assert dataclasses.astuple(found) == (2, 0.2, 0.4, 0.25, 0.75, 0.7, None, 0, -0.5, 0.75, 0.25)
+    assert dataclasses.astuple(found) == (2, 0.2, 0.4, 0.9, 0.25, 0.75, 0.7, None, 0, -0.5, 0.75, 0.25)
 
 
 def test_every_number_has_a_meaning():

@@ -96,14 +96,16 @@ def test_names_by_law_count_by_what_was_spent():
     """52 releases: 7.9 on the Gaussian way, where what may be chosen counts 47, and the promises 63."""
     made = private_histogram(Budget(1, 1e-8), of="events")
     plans = [made.stages.plan(*end).guarantee for end in made.stages.ends()]
-    by_law = next(plan for plan in plans if math.isfinite(plan.spent_order))
-    assert 7.5 < total_epsilon([by_law] * 52, 1e-6, adaptive=True) < 8.2
-    assert Guarantee.from_dict(by_law.as_dict()) == by_law
+    by_curve = next(plan for plan in plans if math.isfinite(plan.spent_order))
+    assert 7.5 < total_epsilon([by_curve] * 52, 1e-6, adaptive=True) < 8.2
+    assert Guarantee.from_dict(by_curve.as_dict()) == by_curve
     # A limit so small that it is converted beyond the order counts the promise, which does not fit.
-    assert total_delta([by_law], 0.3, adaptive=True) > 1e-4
-    total = total_epsilon([by_law] * 52, 1e-6, adaptive=True)
-    assert total_delta([by_law] * 52, total, adaptive=True) <= 1e-6
-    mixed = total_epsilon([by_law] * 10 + [plans[0]], 1e-6, adaptive=True)
+    assert total_delta([by_curve], 0.3, adaptive=True) > 1e-4
+    total = total_epsilon([by_curve] * 52, 1e-6, adaptive=True)
+    assert total_delta([by_curve] * 52, total, adaptive=True) <= 1e-6
+    mixed = total_epsilon([by_curve] * 10 + [plans[0]], 1e-6, adaptive=True)
     assert (
-        total_epsilon([by_law] * 10, 1e-6, adaptive=True) < mixed < total_epsilon([plans[0]] * 11, 1e-6, adaptive=True)
+        total_epsilon([by_curve] * 10, 1e-6, adaptive=True)
+        < mixed
+        < total_epsilon([plans[0]] * 11, 1e-6, adaptive=True)
     )

@@ -16,13 +16,13 @@ from headcount.mechanisms.accounting.gaussian import gaussian_delta
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.accounting.totals import total_delta, total_epsilon
 from headcount.mechanisms.aggregate.release import aggregate
-from headcount.mechanisms.calibration.noise import law_chance
+from headcount.mechanisms.calibration.noise import curve_chance
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram import account as accounts
 from headcount.mechanisms.histogram.account import LawCost, make_account
 from headcount.mechanisms.histogram.stages import Stages
-from headcount.mechanisms.partitions.law import law_steps
 from headcount.mechanisms.partitions.select import ChosenStrategy
+from headcount.mechanisms.partitions.selection_curve import curve_steps
 
 BUDGETS = [Budget(1, 1e-8), Budget(0.1, 1e-6), Budget(8, 1e-4)]
 
@@ -36,7 +36,7 @@ def account_of(budget, calibrated=True, ranges=0):
 
 def logs(plan) -> tuple[np.ndarray, np.ndarray]:
     """The logarithms of the chances of a law's states, and of their complements."""
-    chances = np.array([law_chance(plan.law, state) for state in range(len(plan.law) // 16)])
+    chances = np.array([curve_chance(plan.law, state) for state in range(len(plan.law) // 16)])
     with np.errstate(divide="ignore"):
         return np.log(chances), np.log1p(-chances)
 
@@ -44,7 +44,7 @@ def logs(plan) -> tuple[np.ndarray, np.ndarray]:
 def largest_divergence(plan, items: int, order: float) -> float:
     """The largest d D_a of two states that differ by the weight of d keys, both ways, of all that are sums of weights."""
     one, zero = logs(plan)
-    steps, reached = law_steps(items, plan.grid), np.zeros(2 * len(one), dtype=bool)
+    steps, reached = curve_steps(items, plan.grid), np.zeros(2 * len(one), dtype=bool)
     reached[0] = True
     for state in range(len(one)):
         reached[[state + weight for weight, _ in steps if reached[state]]] = True
@@ -59,7 +59,7 @@ def largest_divergence(plan, items: int, order: float) -> float:
 
 def own(plan, items: int) -> float:
     """The largest chance that one of d own keys is named."""
-    return max(number * law_chance(plan.law, weight) for weight, number in law_steps(items, plan.grid))
+    return max(number * curve_chance(plan.law, weight) for weight, number in curve_steps(items, plan.grid))
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
@@ -144,7 +144,7 @@ def release_delta(account, items: int, epsilon: float) -> float:
     stages = Stages(account, Relation.ADD_REMOVE, None, None, False)
     (made,) = stages.names_plan(ChosenStrategy("law", items, 1)).rounds
     one, zero = logs(made.plan)
-    weight = law_steps(items, made.plan.grid)[0][0]
+    weight = curve_steps(items, made.plan.grid)[0][0]
     mu = math.hypot(account.counts_mu, account.totals_mu)
     c = sum(each.epsilon for each in (*account.naming_choices, account.counts_choice))
     k, worst = np.arange(items + 1), 0.0

@@ -17,7 +17,7 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.count_release import top_names
 from headcount.mechanisms.count_release.top_names import named_top
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.partitions.law import BITS, law_weight
+from headcount.mechanisms.partitions.selection_curve import BITS, curve_weight
 from tests.privacy.count_release.frames import frame
 
 EPSILON, DELTA = 1.0, 1e-2
@@ -39,11 +39,11 @@ def ranked(users, k, epsilon):
     return found
 
 
-def results(weights, users, law, k, epsilon):
+def results(weights, users, curve, k, epsilon):
     """The probability of each pair of names and their ranking, where items have these weights and users."""
     size = BITS // 8
     chances = [
-        int.from_bytes(law.chances[at : at + size], "little") / 2**BITS for at in range(0, len(law.chances), size)
+        int.from_bytes(curve.chances[at : at + size], "little") / 2**BITS for at in range(0, len(curve.chances), size)
     ]
     pi = [chances[min(weight, len(chances) - 1)] for weight in weights]
     found = {}
@@ -64,15 +64,15 @@ def users_of(relation):
         yield from itertools.permutations(owned, 2)
 
 
-def worst(law, k, epsilon, relation):
+def worst(curve, k, epsilon, relation):
     """The largest delta that two neighbours need at EPSILON."""
     found = 0.0
     for counts in itertools.product(range(MOST), repeat=ITEMS):
         seen = {}
         for items in itertools.chain(*users_of(relation)):
-            own = law_weight(len(items), law.grid) if items else 0
-            weights = [(n << law.grid) + own * (item in items) for item, n in enumerate(counts)]
-            seen[items] = results(weights, [n + (item in items) for item, n in enumerate(counts)], law, k, epsilon)
+            own = curve_weight(len(items), curve.grid) if items else 0
+            weights = [(n << curve.grid) + own * (item in items) for item, n in enumerate(counts)]
+            seen[items] = results(weights, [n + (item in items) for item, n in enumerate(counts)], curve, k, epsilon)
         for pair in users_of(relation):
             for one, two in itertools.permutations(pair):
                 x, y = seen[one], seen[two]
@@ -80,27 +80,27 @@ def worst(law, k, epsilon, relation):
     return found
 
 
-def law_of(laws):
-    """The law of one round of two items."""
-    return laws.law(ITEMS, False, 1.0)
+def law_of(curves):
+    """The curve of one round of two items."""
+    return curves.curve(ITEMS, False, 1.0)
 
 
 @pytest.mark.parametrize("relation", Relation)
 @pytest.mark.parametrize("k", [1, 2])
 def test_names_and_their_ranking_are_private_together(relation, k):
     made = named_top(Budget(EPSILON, DELTA), k, relation=relation)
-    found = worst(law_of(made.selection.laws), k, float(made.epsilon), relation)
+    found = worst(law_of(made.selection.curves), k, float(made.epsilon), relation)
     assert 0.3 * DELTA < found <= DELTA  # a third is for own names, and a divergence of one order is above most
 
 
 def test_mistakes_of_the_budget_are_caught():
     """Names and draws with all of the budget each; a draw with twice epsilon; numbers for added users where one is replaced."""
     made, replaced = (named_top(Budget(EPSILON, DELTA), 1, relation=relation) for relation in Relation)
-    laws = made.selection.laws
-    spent = dataclasses.replace(laws, choices=(), rho=0.0)
+    curves = made.selection.curves
+    spent = dataclasses.replace(curves, choices=(), rho=0.0)
     assert worst(law_of(spent), 1, math.sqrt(2) * float(made.epsilon), Relation.ADD_REMOVE) > 2 * DELTA
-    assert worst(law_of(laws), 1, 2 * EPSILON, Relation.ADD_REMOVE) > 10 * DELTA
-    assert worst(law_of(replaced.selection.laws), 1, 2 * EPSILON, Relation.REPLACE) > 2 * DELTA
+    assert worst(law_of(curves), 1, 2 * EPSILON, Relation.ADD_REMOVE) > 10 * DELTA
+    assert worst(law_of(replaced.selection.curves), 1, 2 * EPSILON, Relation.REPLACE) > 2 * DELTA
     assert worst(law_of(spent), 1, float(made.epsilon), Relation.REPLACE) > 2 * DELTA
 
 
@@ -109,21 +109,21 @@ def test_mistakes_of_the_budget_are_caught():
 def test_divergences_add_up_to_the_promise(budget, relation):
     """By the conversion of Canonne, Kamath and Steinke, written down again: choice, rounds, draws; and own names."""
     made = named_top(budget, 100, relation=relation)
-    laws = made.selection.laws
-    order, users = laws.order, relation.users
+    curves = made.selection.curves
+    order, users = curves.order, relation.users
 
     def delta(rho, cost, shown):
-        together = order * (sum(c**2 for c in laws.choices) / 8 + rho) + users * cost
+        together = order * (sum(c**2 for c in curves.choices) / 8 + rho) + users * cost
         epsilon = budget.epsilon + math.log1p(-shown)
         log = (order - 1) * (together - epsilon) - math.log(order) + (order - 1) * math.log1p(-1 / order)
         return shown + math.exp(log)
 
     spent = 100 * (users * float(made.epsilon)) ** 2 / 8
     for in_rounds in (False, True):
-        cost, shown = laws.cost(in_rounds)
+        cost, shown = curves.cost(in_rounds)
         assert 0.99 * budget.delta < delta(spent, cost, shown) <= budget.delta
         assert delta(2 * spent, cost, shown) > 1.5 * budget.delta
-        forgetful = dataclasses.replace(laws, rho=0.0)
+        forgetful = dataclasses.replace(curves, rho=0.0)
         assert delta(spent, *forgetful.cost(in_rounds)) > 1.2 * budget.delta
 
 

@@ -7,6 +7,7 @@ was published of it: where the counts' bound is, it was drawn.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections import Counter
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from headcount.mechanisms.aggregate.ranges import RangeChoice
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.shards import MOST_COUNT, Shard
 from headcount.mechanisms.bound_choice.clip_choice import ClipChoice
-from headcount.mechanisms.calibration.noise import law_chance
+from headcount.mechanisms.calibration.noise import curve_chance
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.choice import run as choice_run
 from headcount.mechanisms.counting import noisy
@@ -124,9 +125,9 @@ class Course:
             self.seen.tables.append((choice.name, choice, table, decided))
             return decided
 
-        def rows(shard: Shard, grouped: Grouped, once: bool) -> Shard:
+        def rows(shard: Shard, grouped: Grouped) -> Shard:
             self.seen.groups.append((grouped.items.to_pylist(), grouped.group.tolist()))
-            return real_rows(shard, grouped, once)
+            return real_rows(shard, grouped)
 
         self.counts, self.rows = counts, rows
         monkeypatch.setattr(module, "noisy_counts", counts)
@@ -219,7 +220,7 @@ def rate_of(stage: Stage, own: list[int]) -> np.ndarray:
 
 def chance_of(plan: NoisePlan, total: int) -> float:
     """The chance by which a law names an item of this sum; beyond its last state it stays."""
-    return law_chance(plan.law, min(total, len(plan.law) // 16 - 1))
+    return curve_chance(plan.law, min(total, len(plan.law) // 16 - 1))
 
 
 def coins_cost(coins: list[tuple[float, float]], order: float) -> float:
@@ -232,9 +233,15 @@ def coins_cost(coins: list[tuple[float, float]], order: float) -> float:
 def ranges(choice: Any, one: list[int], other: list[int], decided: Any) -> dict[str, float]:
     """The range of the log-ratios of all chances, in units of the epsilon that the choice has for it."""
     if isinstance(choice, ClipChoice):
-        parts = {"totals": (choice.totals_exponents, choice.totals_budget)} if choice.norms else {}
-        if decided.bound:
-            parts["counts"] = (choice.counts_exponents, choice.counts_budget)
+        parts = {} if choice.cap_budget is None else {"cap": (choice.cap_exponents, choice.cap_budget)}
+        for place, cap in enumerate(choice.caps):  # the other draws know the cap
+            if choice.norms:
+                made = functools.partial(choice.totals_exponents, place=place)
+                parts[f"totals up to {cap}"] = (made, choice.totals_budget)
+            if decided.bound:
+                alike = [each for each in choice.candidates if choice.cap_budget is None or each.max_per_item == cap]
+                made = functools.partial(choice.counts_exponents, candidates=alike)
+                parts[f"counts up to {cap}"] = (made, choice.counts_budget)
         if isinstance(choice, KeysChoice) and choice.users_budget is not None:
             parts["users"] = (choice.users_exponents, choice.users_budget)
     elif isinstance(choice, RangeChoice):
@@ -269,7 +276,7 @@ def fits(spent: Spent, mechanism: Any) -> bool:
         and all(size <= pures[kind] * (1 + 1e-9) for kind, size in spent.laplace.items())
         and not (spent.gaussian and spent.laplace)  # the account has one way or the other
         # Where one step names and counts, nobody pays for a bound of the counts.
-        and not ("NamedItems" in spent.laplace and "kept counts" in spent.choices)
+        and not ("NamedItems" in spent.laplace and any("kept counts" in part for part in spent.choices))
         and (not spent.coins or coins_cost(spent.coins, account.law.order) <= account.law.cost * (1 + 1e-9))
         and spent.shown <= hiding * (1 + 1e-9)
         and all(size <= 1 + 1e-9 for size in spent.choices.values())

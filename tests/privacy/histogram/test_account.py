@@ -29,7 +29,6 @@ from headcount.mechanisms.histogram.stages import Stages
 from tests.privacy.draws import Draws
 from tests.privacy.histogram.courses import (
     BUDGET,
-    COMMON,
     DOMAIN,
     MECHANISMS,
     TARGETS,
@@ -83,9 +82,8 @@ def ways_of(losses: Losses) -> tuple[Losses, list[Losses]]:
 def check_gaussian(way: Losses, account: Account, before: dict[Draw, int]) -> None:
     """The Gaussian plan: its choices, the precision of all noise, and what thresholds or laws leave to show."""
     counts = account.counts_choice if account.names_choice is not None else None
-    assert parts_of(way, Draw) == _added(
-        before, draws_of(counts, account.totals_choice, account.users_choice, *account.ranges_choices)
-    )
+    choices = (counts, account.totals_choice, account.cap_choice, account.users_choice, *account.ranges_choices)
+    assert parts_of(way, Draw) == _added(before, draws_of(*choices))
     assert not parts_of(way, Laplace)
     assert way.hiding == pytest.approx(account.hiding, rel=1e-9) and (way.hiding > 0) == (account.hiding > 0)
     mu = math.sqrt(account.names_mu**2 + account.counts_mu**2 + account.totals_mu**2)
@@ -98,7 +96,7 @@ def check_gaussian(way: Losses, account: Account, before: dict[Draw, int]) -> No
 
 def check_pure(way: Losses, account: Account, before: dict[Draw, int], named: bool) -> None:
     """The Laplace plan: no bound of the counts is chosen where one step names and counts, and all of its noise is there."""
-    assert parts_of(way, Draw) == _added(before, draws_of(account.totals_choice))
+    assert parts_of(way, Draw) == _added(before, draws_of(account.totals_choice, account.cap_choice))
     assert way.mu == way.rho == 0
     assert way.hiding == (pytest.approx(account.pure_hiding, rel=1e-9) if named else 0)
     noise = sum(part.epsilon * times for part, times in parts_of(way, Laplace).items())
@@ -177,7 +175,7 @@ def composed(mechanism: EstimatesMechanism | AggregateMechanism) -> Losses:
     account, bounds = stages.account, stages.clip_choice if isinstance(stages, Stages) else stages.choice
     names = stages.names_choice
     choices = [names.limit, names.scored.budget]
-    choices += [] if bounds is None else [bounds.counts_budget, bounds.totals_budget]
+    choices += [] if bounds is None else [bounds.counts_budget, bounds.totals_budget, bounds.cap_budget]
     choices += [getattr(bounds, "users_budget", None)]
     ranges = getattr(stages, "ranges_choice", None)
     choices += [] if ranges is None else ranges.budgets
@@ -212,7 +210,7 @@ def test_all_that_is_drawn_costs_the_budget_and_choices_that_are_not_charged_are
     assert of_delta() > (1.15 if name != "without totals" else 1.007)
 
 
-ONCE = [{COMMON[u % 12]: 1} for u in range(600)]  # who have one item each: one step names and counts
+ONCE = [{f"rare{u % 150}": 1} for u in range(900)]  # who have one item each of many: one step names and counts
 
 
 def in_one_step(release: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[int, bool]:
@@ -231,11 +229,12 @@ def in_one_step(release: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[int, boo
 
 
 def test_where_one_step_names_and_counts_no_bound_of_the_counts_is_drawn(make_release, monkeypatch):
-    """Three draws: two for the names, and one for the totals' bound. The account of this way has nothing for a fourth."""
-    assert in_one_step(make_release(), monkeypatch) == (3, True)
+    """Four draws: two for the names, one for the cap, and one for the totals' bound. The account of this way has nothing for a
+    fifth."""
+    assert in_one_step(make_release(), monkeypatch) == (4, True)
     _, decided = made("auto", BUDGET).run_decided(batch_of(ONCE), make_release())
-    assert (decided.plan.kept.bound, decided.plan.kept.max_per_item, decided.plan.kept.items) == (0, 0, 0)
-    assert not {"bound", "max_per_item"} & decided.report_fields()["chosen"].keys()
+    assert (decided.plan.kept.bound, decided.plan.kept.items) == (0, 0) and decided.plan.kept.max_per_item == 1
+    assert "bound" not in decided.report_fields()["chosen"]
 
 
 MUTATIONS: dict[str, tuple[type, str, Callable[..., Any]]] = {
@@ -252,4 +251,4 @@ MUTATIONS: dict[str, tuple[type, str, Callable[..., Any]]] = {
 def test_a_bound_that_nobody_pays_for_is_caught(name, make_release, monkeypatch):
     """The known bug: 5 % of epsilon, drawn and published where no count asks for it."""
     monkeypatch.setattr(*MUTATIONS[name])
-    assert in_one_step(make_release(), monkeypatch) == (4, False)
+    assert in_one_step(make_release(), monkeypatch) == (5, False)

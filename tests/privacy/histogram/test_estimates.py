@@ -28,9 +28,10 @@ import pytest
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard, one_shard
+from headcount.mechanisms.bound_choice.clip_choice import PARTS, ClipChoice
 from headcount.mechanisms.counting import noisy
 from headcount.mechanisms.counting import sums as counting_sums
-from headcount.mechanisms.errors import InputError
+from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.histogram import estimates as module
 from headcount.mechanisms.histogram.estimates import EstimatesMechanism, Grouped, group_rows
 from headcount.mechanisms.histogram.factory import estimates
@@ -41,6 +42,7 @@ from tests.privacy.histogram.courses import (
     COMMON,
     DOMAIN,
     EDGE,
+    HEAVY,
     MECHANISMS,
     TARGETS,
     Course,
@@ -131,6 +133,28 @@ def test_a_limit_of_names_that_counts_items_in_place_of_users_is_caught(make_rel
     assert not fits(audited(mechanism, *neighbours, make_release("mutated"), monkeypatch), mechanism)
 
 
+def test_a_cap_by_pairs_of_which_a_user_has_many_is_caught(make_release, monkeypatch):
+    """Each user's items have a weight of one together. If each had that, the user of most items would move the draw of the cap
+    by all of them."""
+    mechanism, neighbours = mechanism_of("gaussian"), (crowd(), [*crowd(), dict.fromkeys(HEAVY, 3)])
+    spent = audited(mechanism, *neighbours, make_release(), monkeypatch)
+    assert 0.9 < spent.choices["kept cap"] <= 1 + 1e-9
+
+    def by_pairs(self: ClipChoice, whole: Shard, users: Any) -> list[int]:
+        stands = np.ones(len(whole.users), np.int64) if users is None else users
+        above = [np.repeat(stands, whole.rows_per_user())[whole.count > cap].sum() for cap in self.caps]
+        return [int(each) * PARTS for each in above]
+
+    monkeypatch.setattr(ClipChoice, "_cap_losses", by_pairs)
+    assert not fits(audited(mechanism, *neighbours, make_release("mutated"), monkeypatch), mechanism)
+
+
+def test_more_steps_of_the_cap_than_the_proof_has_are_refused():
+    choice = mechanism_of("gaussian").stages.clip_choice
+    with pytest.raises(ParameterError, match="too many"):
+        dataclasses.replace(choice, caps=tuple(range(1, 200)))
+
+
 def test_a_user_of_no_named_item_changes_nothing_behind_the_names(make_release, monkeypatch):
     for name in ("gaussian", "laplace", "domain", "users"):
         spent = audited(
@@ -147,12 +171,12 @@ def test_a_user_of_no_named_item_changes_nothing_behind_the_names(make_release, 
 def over_all_items(current: list[Shard]) -> Callable[..., Any]:
     """Totals of all rows of a user: those of other items go to the first group."""
 
-    def rows(shard: Shard, grouped: Grouped, once: bool) -> Shard:
+    def rows(shard: Shard, grouped: Grouped) -> Shard:
         everything = current[-1]
         others = [item for item in everything.items.to_pylist() if item not in set(grouped.items.to_pylist())]
         items = pa.array(grouped.items.to_pylist() + others)
         group = np.append(grouped.group, np.zeros(len(others), dtype=np.int64))
-        return group_rows(everything, dataclasses.replace(grouped, items=items, group=group), once)
+        return group_rows(everything, dataclasses.replace(grouped, items=items, group=group))
 
     return rows
 
@@ -186,12 +210,12 @@ def test_groups_by_true_sums_are_caught(make_release, monkeypatch):
     current: list[Shard] = []
     real = module.group_items
 
-    def by_true_sums(counts: pa.RecordBatch, plan: Any, once: bool) -> Grouped:
+    def by_true_sums(counts: pa.RecordBatch, plan: Any) -> Grouped:
         shard = current[-1]
         sums = np.bincount(shard.item, shard.count, minlength=len(shard.items))
         true = dict(zip(shard.items.to_pylist(), sums.tolist(), strict=True))
         column = pa.array([float(true[item]) for item in counts.column("item").to_pylist()])
-        return real(counts.set_column(1, "bounded_count", column), plan, once)
+        return real(counts.set_column(1, "bounded_count", column), plan)
 
     monkeypatch.setattr(module, "one_shard", recording(current))
     monkeypatch.setattr(module, "group_items", by_true_sums)
@@ -250,9 +274,9 @@ def test_totals_of_items_apart_that_count_several_times_after_the_norm_are_caugh
     assert fits(spent := audited(mechanism, *neighbours, release, monkeypatch), mechanism)
     assert 0.9 < totals(spent) <= 1 + 1e-9
 
-    def once(shard: Shard, grouped: Grouped, users: bool) -> Shard:
+    def once(shard: Shard, grouped: Grouped) -> Shard:
         seen.append(grouped)
-        return real_rows(shard, dataclasses.replace(grouped, times=1), users)
+        return real_rows(shard, dataclasses.replace(grouped, times=1))
 
     def times(shard: Shard, steps: Any, release: Any, label: str) -> list[pa.RecordBatch]:
         batches = real_bounded(shard, steps, release, label)

@@ -156,7 +156,7 @@ SMALL = [
 ]
 
 
-SMALL_LAWS = [
+SMALL_CURVES = [
     StrategyCandidate("law", items, threshold, rounds=rounds)
     for items, threshold, rounds in ((1, 512, 1), (2, 700, 1), (2, 400, 3), (3, 512, 3), (3, 1536, 3))
 ]
@@ -181,9 +181,9 @@ def small_moves(candidates=SMALL):
                 yield moves(choice, before, scores(tuple(sorted((*users, user), key=kinds.index))))
 
 
-@pytest.mark.parametrize("laws", [False, True])
-def test_every_small_neighbour_moves_each_score_up_by_its_sensitivity_at_most(laws):
-    moved = list(zip(*(small_moves(SMALL_LAWS if laws else SMALL)), strict=True))
+@pytest.mark.parametrize("curves", [False, True])
+def test_every_small_neighbour_moves_each_score_up_by_its_sensitivity_at_most(curves):
+    moved = list(zip(*(small_moves(SMALL_CURVES if curves else SMALL)), strict=True))
     assert min(map(min, moved)) == 0 and max(map(max, moved)) <= 1
     assert min(map(max, moved)) > 0.65  # three items do not fill every ramp
     beyond = {move for each in moved[2:] for move in each if 0 < move < 0.5}
@@ -235,24 +235,24 @@ def test_sums_over_many_items_do_not_wrap(threshold):
     assert moves(choice, before, after)[0] == 1
 
 
-@pytest.mark.parametrize("laws", [False, True])
-def test_the_table_is_what_its_definition_says(laws):
+@pytest.mark.parametrize("curves", [False, True])
+def test_the_table_is_what_its_definition_says(curves):
     random = np.random.default_rng(8)
     users = [[f"i{i}" for i in set(random.zipf(1.5, size) % 60)] for size in random.integers(1, 90, 400)]
     ways = [("laplace", 1, 9), ("weighted-gaussian", 5, 4), ("sips", 5, 4), ("sips", 30, 3)]
-    if laws:
+    if curves:
         ways = [("laplace", 1, 9), ("law", 1, 9), ("law", 5, 4), ("law", 5, 4, Fraction(1), 3)]
         ways.append(("law", 30, 3, Fraction(1), 3))
     choice = choice_among(ways)
     for candidate, score in zip(choice.candidates, table(choice, (1, *users)), strict=True):
         k, t = candidate.items, candidate.threshold / 1024
-        # Laplace noise on one item of each user has the shape of laws, beside which it stands.
-        first, end, back, part = (1 / 2, 7 / 4, 3 / 8, 1 / 2) if laws or k == 1 else (1 / 4, 2, 1 / 4, 1)
+        # Laplace noise on one item of each user has the shape of curves, beside which it stands.
+        first, end, back, part = (1 / 2, 7 / 4, 3 / 8, 1 / 2) if curves or k == 1 else (1 / 4, 2, 1 / 4, 1)
         sums: dict[str, float] = {}
         others: dict[str, float] = {}
         for items in users:
             d = len(items)
-            f = min(1, k / d) / (min(d, k) ** (1 / 4 if laws else 1 / 2) if candidate.weighed else 1)
+            f = min(1, k / d) / (min(d, k) ** (1 / 4 if curves else 1 / 2) if candidate.weighed else 1)
             for item in items:
                 sums[item] = sums.get(item, 0) + f
                 others[item] = others.get(item, 0) + f * (part * (1 - 1 / d) if d <= k else 1)
@@ -263,10 +263,10 @@ def test_the_table_is_what_its_definition_says(laws):
 
 
 def test_laws_and_noise_which_weigh_differently_are_no_choice():
-    """Scored by the weights of laws, a candidate of noise would move by more than its sensitivity."""
+    """Scored by the weights of curves, a candidate of noise would move by more than its sensitivity."""
     with pytest.raises(ParameterError, match="weigh items differently"):
         choice_among([("laplace", 1, 20), ("law", 3, 50), ("sips", 3, 50)])
-    assert choice_among([("laplace", 1, 20), ("law", 3, 50)]).by_law  # of one item both weigh the same
+    assert choice_among([("laplace", 1, 20), ("law", 3, 50)]).by_curve  # of one item both weigh the same
 
 
 def test_the_worth_of_a_candidate_scales_its_score_and_its_sensitivity():
@@ -287,7 +287,7 @@ def test_candidates_are_public_and_have_the_thresholds_of_their_last_rounds(rela
     for candidate in choice.candidates[:9]:
         decided = made.decided(candidate.chosen)
         last = decided.rounds[-1].plan
-        half = 0.5 / 2**last.grid  # as laws have steps
+        half = 0.5 / 2**last.grid  # as curves have steps
         assert candidate.threshold / 1024 == pytest.approx(float(last.threshold_in_counts) - half, rel=1e-3)
         assert len(decided.rounds) == candidate.rounds
         assert (decided.guarantee.epsilon, decided.guarantee.delta) == (1, 1e-8)

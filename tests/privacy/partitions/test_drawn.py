@@ -15,10 +15,10 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.counting import noisy
 from headcount.mechanisms.histogram.factory import estimates
-from headcount.mechanisms.partitions.law import law_weight
 from headcount.mechanisms.partitions.rounds import rounds_of
 from headcount.mechanisms.partitions.select import ChosenStrategy
-from headcount.mechanisms.randomness.noise import NEVER, by_law
+from headcount.mechanisms.partitions.selection_curve import curve_weight
+from headcount.mechanisms.randomness.noise import NEVER, by_curve
 from tests.privacy.partitions.drawn import WHOLE, named, named_as_meant, naming_draws
 
 
@@ -38,13 +38,13 @@ def last_state(plan) -> int:
 
 def certain_beyond_the_last(lanes, law):
     """The bug: sums beyond the last state are named whatever is drawn."""
-    drawn = by_law(lanes, law)
+    drawn = by_curve(lanes, law)
     return np.where(drawn == NEVER, len(law) // 16, drawn)
 
 
 def one_state_too_high(lanes, law):
     """The bug: a sum of x is named by pi(x + 1)."""
-    drawn = by_law(lanes, law)
+    drawn = by_curve(lanes, law)
     return np.where(drawn == NEVER, NEVER, np.maximum(drawn - 1, 0))
 
 
@@ -62,7 +62,7 @@ def test_every_sum_is_named_by_as_many_draws_as_its_law_has(monkeypatch, make, i
     assert as_the_law_says(monkeypatch, plan)
     for bug in (certain_beyond_the_last, one_state_too_high):
         with monkeypatch.context() as patch:
-            patch.setattr(noisy, "by_law", bug)
+            patch.setattr(noisy, "by_curve", bug)
             assert not as_the_law_says(monkeypatch, plan)
 
 
@@ -77,7 +77,7 @@ def test_sums_beyond_the_last_state_stay_hidden_for_the_largest_draws(monkeypatc
 def true_delta(monkeypatch, plan, items: int, epsilon: float) -> float:
     """The divergence of a user of so many items that others have too, all in one state, at the worst state; by the draws that
     name each sum. Sums of others go from 1 to beyond the last state."""
-    weight = law_weight(items, plan.grid) if items > 1 else 1
+    weight = curve_weight(items, plan.grid) if items > 1 else 1
     sums = range(1, last_state(plan) + 2 * weight + 2)
     draws = naming_draws(monkeypatch, plan, sums)
     shown, hidden = (np.array([each / WHOLE for each in side]) for side in (draws, [WHOLE - each for each in draws]))
@@ -99,5 +99,5 @@ def test_a_user_of_many_items_keeps_delta_and_sums_that_are_named_for_certain_br
 ):
     plan = histogram_plan(items, delta)
     assert true_delta(monkeypatch, plan, items, 1) <= delta
-    monkeypatch.setattr(noisy, "by_law", certain_beyond_the_last)
+    monkeypatch.setattr(noisy, "by_curve", certain_beyond_the_last)
     assert true_delta(monkeypatch, plan, items, 1) > broken * delta

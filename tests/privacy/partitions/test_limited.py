@@ -1,7 +1,7 @@
 """The two draws of an automatic selection on their worst neighbours: exact chances of all candidates, and what they catch.
 
 No sampling. One user moves the number of users above each limit by 1, and each score by its sensitivity at most; the second
-draw knows the first. Both together with the law that follows keep delta, by the worst pair of draws of two outcomes each.
+draw knows the first. Both together with the curve that follows keep delta, by the worst pair of draws of two outcomes each.
 """
 
 import dataclasses
@@ -19,19 +19,19 @@ from headcount.mechanisms.choice.exponential import em_exponents
 from headcount.mechanisms.partitions import limited
 from headcount.mechanisms.partitions.auto import auto_partitions
 from headcount.mechanisms.partitions.candidates import StrategyCandidate
-from headcount.mechanisms.partitions.law import coin_law
-from headcount.mechanisms.partitions.law_budget import LawBudget, _larger, worst_mean
+from headcount.mechanisms.partitions.curve_budget import CurveBudget, _larger, worst_mean
+from headcount.mechanisms.partitions.selection_curve import make_curve
 from headcount.mechanisms.randomness.lanes import Lanes
-from tests.privacy.partitions.test_law import one_item_delta, user_delta
+from tests.privacy.partitions.test_selection_curve import one_item_delta, user_delta
 
 COPIES = 400
 
 
 def choice_of(relation, candidates=((1, 50), (64, 50), (64, 60))):
-    """The choice among laws of these items and medians, at ten times the usual epsilon; the first in many copies."""
+    """The choice among curves of these items and medians, at ten times the usual epsilon; the first in many copies."""
     made = auto_partitions(Budget(10, 1e-8), relation=relation).choice
-    laws = [StrategyCandidate("law", items, median << 10, rounds=1) for items, median in candidates]
-    scored = dataclasses.replace(made.scored, candidates=(*[laws[0]] * COPIES, *laws[1:]))
+    curves = [StrategyCandidate("law", items, median << 10, rounds=1) for items, median in candidates]
+    scored = dataclasses.replace(made.scored, candidates=(*[curves[0]] * COPIES, *curves[1:]))
     return dataclasses.replace(made, scored=scored)
 
 
@@ -69,7 +69,7 @@ def range_of(exponents):
 
 
 def ranges(relation):
-    """The largest ranges of the draw of the limit, and of that of a law, whatever the limit is; in their epsilons."""
+    """The largest ranges of the draw of the limit, and of that of a curve, whatever the limit is; in their epsilons."""
     choice = choice_of(relation)
     first, second = [], []
     for pair in neighbours(relation):
@@ -141,7 +141,7 @@ def test_the_draws_have_the_chances_that_are_told():
 
 
 def test_users_with_a_thousand_items_each_get_a_law_for_so_many_and_others_do_not():
-    """What the limit is for. The score of K = 1000 alone would be lost among laws that name nothing."""
+    """What the limit is for. The score of K = 1000 alone would be lost among curves that name nothing."""
     choice = auto_partitions(Budget(1, 1e-8)).choice
     random = np.random.default_rng(2)
     short, long = (np.bincount(random.integers(number, 2 * number, 2000)) for number in (5, 500))
@@ -168,15 +168,15 @@ def two_choices_then(delta_at, first, second, epsilon):
 @pytest.mark.parametrize(("epsilon", "delta"), [(1, 1e-8), (4, 1e-5)])
 def test_both_draws_and_any_law_behind_them_keep_delta_together(epsilon, delta):
     ranges, items = (0.015 * epsilon, 0.05 * epsilon), 8
-    budget = LawBudget(Budget(epsilon, delta), Relation.ADD_REMOVE, ranges)
-    many, one = coin_law(items, budget.order, *budget.cost(False), 2), budget.law(1, False, 1.0)
+    budget = CurveBudget(Budget(epsilon, delta), Relation.ADD_REMOVE, ranges)
+    many, one = make_curve(items, budget.order, *budget.cost(False), 2), budget.curve(1, False, 1.0)
 
     def following(e):
         return max(one_item_delta(one.chances, e), *(user_delta(many, items, own, e) for own in (0, items)))
 
     assert 0.4 * delta < two_choices_then(following, *ranges, epsilon) <= delta
-    # The bug: a law that knows of the second draw alone.
-    other = LawBudget(Budget(epsilon, delta), Relation.ADD_REMOVE, ranges[1:]).law(1, False, 1.0)
+    # The bug: a curve that knows of the second draw alone.
+    other = CurveBudget(Budget(epsilon, delta), Relation.ADD_REMOVE, ranges[1:]).curve(1, False, 1.0)
     spent = two_choices_then(lambda e: one_item_delta(other.chances, e), *ranges, epsilon)
     assert spent > 1.05 * delta
 

@@ -11,8 +11,8 @@ import pytest
 
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.shards import Shard, one_shard
-from headcount.mechanisms.partitions import law, weights
-from headcount.mechanisms.partitions.law import LawWeighStep, law_weight
+from headcount.mechanisms.partitions import selection_curve, weights
+from headcount.mechanisms.partitions.selection_curve import LawWeighStep, curve_weight
 from headcount.mechanisms.partitions.weights import GRID, WeighStep, weight_of
 
 MOST = 400
@@ -57,10 +57,10 @@ def test_weights_that_are_rounded_up_are_caught(name, monkeypatch):
         power, down = {"l1": 1, "l2": 2}[kind], weight_of(items, kind)
         return down if items * down**power == 1 << power * GRID else down + 1
 
-    def law_up(items: int, grid: int) -> int:
-        down = law_weight(items, grid)
+    def curve_up(items: int, grid: int) -> int:
+        down = curve_weight(items, grid)
         return down if items * down**4 == 16**grid else down + 1
 
     monkeypatch.setattr(weights, "weight_of", up)
-    monkeypatch.setattr(law, "law_weight", law_up)
+    monkeypatch.setattr(selection_curve, "curve_weight", curve_up)
     assert largest(name) > 1

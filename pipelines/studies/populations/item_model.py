@@ -1,13 +1,14 @@
 """How often items occur, told from noisy counts of those that a release shows, and of the ones just below its threshold.
 
-The counts of all but the largest items follow a law: so many items are expected for each unit of the logarithm of the count,
+The counts of all but the largest items follow a model: a number of items is expected for each unit of the logarithm of the
+count,
 
     exp(level + slope x + curve x^2)        x: the logarithm of the count, from a count near the least
 
-A power law has no curve. Noise is taken off by the law alone: it is the one under which the noisy counts, as they are shown and
-no others, are likely. What is shown is either all that is above a threshold with its noise; or items are named apart from their
-counts, those with about a least count or more. Where all items have about the same count, and the law of all of them fits the
-counts far better (`_PEAK_WORTH`), there is none below.
+A power law has no curve. Noise is taken off by the model alone: it is the one under which the noisy counts, as they are shown
+and no others, are likely. What is shown is either all that is above a threshold with its noise; or items are named apart from
+their counts, those with about a least count or more. Where all items have about the same count, and the model of all of them
+fits the counts far better (`_PEAK_WORTH`), there is none below.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from collections.abc import Callable
 
 import numpy as np
 
-# Of the items shown, the largest are taken as they are: a twentieth, but twenty if there are so many, and at most a third.
+# Of the items shown, the largest are taken as they are: a twentieth, but twenty if there are that many, and at most a third.
 _TOP, _LEAST_TOP, _MOST_TOP = 20, 20, 3
 
-# What is to be expected before anything is known, with standard deviations: laws of very different kind in mind, no data.
+# What is to be expected before anything is known, with standard deviations: models of very different kind in mind, no data.
 _SLOPE, _CURVE, _LEAST = (-1.2, 1.0), (0.0, 0.1), 1.5
 _BLUR = (np.log(0.2), 0.3)  # of what an item needs, in counts
 _PEAK_WORTH = 4.0
 
 _POINTS, _GRID = 1000, 400
-_BELOW = 4.0  # so far below the threshold the law is followed; beyond, by its slope there, of at most 1
+_BELOW = 4.0  # so far below the threshold the model is followed; beyond, by its slope there, of at most 1
 _MOST_ITEMS = 1_000_000
 
 
@@ -47,18 +48,18 @@ class NoisyCounts:
         return np.sort(self.counts / self.kept)[::-1]
 
     def noise(self, count: np.ndarray) -> np.ndarray:
-        """The standard deviation of an estimate for an item of so many events: by noise, and by chance.
+        """The standard deviation of an estimate for an item of this number of events: by noise, and by chance.
 
-        Where counts had to reach the threshold themselves, they are those of a sample, and the law is of what is expected.
-        Where items were named apart, it was by what they have, and the law is of that.
+        Where counts had to reach the threshold themselves, they are those of a sample, and the model is of what is expected.
+        Where items were named apart, it was by what they have, and the model is of that.
         """
         chance = count / self.kept if self.threshold is not None else np.zeros_like(count)
         return np.sqrt((self.stddev / self.kept) ** 2 + chance)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class ItemLaw:
-    """A law of counts below `cut`, with the counts above it as they are; `least` is about what an item needs to be shown."""
+class ItemModel:
+    """A model of counts below `cut`, with the counts above it as they are; `least` is about what an item needs to be shown."""
 
     largest: np.ndarray
     cut: float
@@ -92,10 +93,10 @@ class ItemLaw:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FittedItems:
-    """The likeliest law, and others about as likely as they should be, by the curvature of the likelihood."""
+    """The likeliest model, and others about as likely as they should be, by the curvature of the likelihood."""
 
-    best: ItemLaw
-    others: tuple[ItemLaw, ...]
+    best: ItemModel
+    others: tuple[ItemModel, ...]
 
 
 def low_items(counts: np.ndarray) -> np.ndarray:
@@ -108,17 +109,17 @@ def _largest(number: int) -> int:
 
 
 def fit_items(noisy: NoisyCounts, random: np.random.Generator, others: int) -> FittedItems:
-    """The law of the items that noisy counts tell of, with so many `others`."""
+    """The model of the items that noisy counts tell of, with this number of `others`."""
     counts = noisy.scaled()
     top = _largest(len(counts))
     problem = _Problem(noisy, counts, top)
     named = problem.fit(peak=False)
     if problem.fit(peak=True)[1] < named[1] - _PEAK_WORTH:
         whole = _Problem(noisy, counts, 0)  # the largest of equals are those with the most noise
-        law = whole.law(whole.fit(peak=True)[0], peak=True)
-        return FittedItems(law, (law,) * others)
+        model = whole.model(whole.fit(peak=True)[0], peak=True)
+        return FittedItems(model, (model,) * others)
     drawn = _spread(problem.cost, named[0], random, others)
-    return FittedItems(problem.law(named[0]), tuple(problem.law(each) for each in drawn))
+    return FittedItems(problem.model(named[0]), tuple(problem.model(each) for each in drawn))
 
 
 class _Problem:
@@ -179,8 +180,8 @@ class _Problem:
             at = found.x
         return np.asarray(found.x), float(found.fun)
 
-    def law(self, at: np.ndarray, peak: bool = False) -> ItemLaw:
-        """The law with these parameters."""
+    def model(self, at: np.ndarray, peak: bool = False) -> ItemModel:
+        """The model with these parameters."""
         level, slope, curve = at[:3]
         least = self.threshold
         if peak:
@@ -189,7 +190,7 @@ class _Problem:
             least = 1.0
         elif least is None:
             least = float(np.exp(at[3]))
-        return ItemLaw(self.largest, self.cut, self.origin, level, slope, curve, float(least))
+        return ItemModel(self.largest, self.cut, self.origin, level, slope, curve, float(least))
 
 
 def _off(value: float, expected: float, stddev: float) -> float:
@@ -199,7 +200,7 @@ def _off(value: float, expected: float, stddev: float) -> float:
 def _spread(
     cost: Callable[[np.ndarray], float], at: np.ndarray, random: np.random.Generator, number: int
 ) -> list[np.ndarray]:
-    """Parameters drawn by the normal law that the curvature of the cost at its minimum stands for."""
+    """Parameters drawn by the normal distribution that the curvature of the cost at its minimum stands for."""
     size, step = len(at), 0.05
     moves = np.eye(size) * step
     middle = cost(at)

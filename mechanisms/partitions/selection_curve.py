@@ -1,34 +1,18 @@
-"""Names by law: an item of total weight x is named by a coin of probability pi(x), and nothing else is drawn.
+"""Private selection of items by a selection curve: an item of total weight x is named with probability pi(x).
 
-Noise and threshold hide sums that nobody releases. Where only names are released, all that must be hidden is how one user
-moves the coins. (Harrison, Manurangsi, arXiv 2603.09167, have the idea. Here each item has a share of a user's budget by the
-number of the user's items, and weights are such that users of one item hold those of many back less.)
+A user who keeps d of its items, at most K, adds the weight w(d) = 2^g / d^(1/4), rounded down, to each. Nothing but names is
+released, so no sum needs noise: all that must be hidden is how one user moves the coins. (Harrison, Manurangsi, arXiv
+2603.09167, have the idea. Here each item has a share of a user's budget by the number of the user's items.)
 
-A user who keeps d of its items, at most K, adds the weight w(d) = 2^g / d^(1/4), rounded down, to each. Let W be what a round
-may cost a user in Renyi divergence of order a, D_a(q||p) = ln(q^a p^(1-a) + (1-q)^a (1-p)^(1-a)) / (a-1). A law for K rises,
-has pi(0) = 0, and for every d <= K
+A curve for K rises, has pi(0) = 0, and for every d <= K, with D_a the Renyi divergence of order a of two coins,
 
-    (own)      pi(w(d)) <= H / d
+    (alone)    pi(w(d)) <= H / d
     (shared)   D_a(pi(x + w(d)) || pi(x)) and D_a(pi(x) || pi(x + w(d))) are at most W / d,  for every sum x > 0 of weights.
 
-Guarantee of a round. Give every other user the same sample in both inputs; that of the user in question does not depend on
-them. Its items that no other sample has are named with probability H or less together. The coins of its other items are
-independent, and differ by a divergence of W or less together. With M* for the round in which the first kind is never named:
-
-    (1 - H) M*  <=  M without names of the first kind  <=  M*,      D_a(M* || M') <= W,  D_a(M' || M*) <= W
-
-where M' is the round without the user. Where a user is replaced, both sides have such an M*, items that only these two have are
-of the first kind on both, and D_a is at most 2W: an item of both users has two states above the one without them, and as pi
-rises their divergence is at most that of the higher one, on either side. Renyi divergences of *one* order add up over adaptive
-rounds, and the H do. What that is in epsilon and delta stands in `law_budget`.
-
-The law is the largest that a recursion gives: the least of what `own` and the states before allow. That alone need not rise at
-its first states, and then pairs of states that it does not look at would be unproved: earlier states are lowered to the later
-one. What floats round, a part of W keeps back, and every pair is checked again before a law is given out.
-
-Other orders. Many releases are composed with all orders up to a, and not with a alone. With a `slope_ratio`, d D_alpha is at
-most alpha * rho for all 1 < alpha <= a and all pairs as above, with rho = slope_ratio * W / a. So D_alpha of M* and M' is at
-most alpha * rho, or twice that where a user is replaced, by the same proof. That is checked for every law, too (see `coins`).
+Guarantee of a round: items of one user alone are named with probability H or less together, and the coins of its other items
+differ by a Renyi divergence of order a of W or less; 2W where a user is replaced. What that is in epsilon and delta stands in
+`curve_budget`. With a `slope_ratio`, D_alpha <= alpha * rho holds as well, for all orders alpha up to a, with rho = slope_ratio
+* W / a. Proofs: docs/proofs/partitions.md. Every pair of states of a curve is checked before it is given out.
 """
 
 from __future__ import annotations
@@ -48,23 +32,23 @@ from headcount.mechanisms.calibration.bound import Bound
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.coins import Floats, Pairs, largest, limit_of, limited, logs, power
 
-#: The most items of a user that a law is made for.
-MOST_LAW_ITEMS = 10_000
+#: The most items of a user that a curve is made for.
+MOST_CURVE_ITEMS = 10_000
 
 #: Chances are multiples of 2**-BITS.
 BITS = 128
 
-#: The least delta for which items are named by laws. From 1e-28 on those of all numbers of items can be made, in three rounds
+#: The least delta for which items are named by curves. From 1e-28 on those of all numbers of items can be made, in three rounds
 #: and at an epsilon of 0.1 to 10: with less, the chances of single users would be rounded by too much.
 LEAST_DELTA = 1e-25
 
 
-# W is lowered when a law is made, by more if that did not do, and less when it is checked: beyond interpolation and rounding.
+# W is lowered when a curve is made, by more if that did not do, and less when it is checked: beyond interpolation and rounding.
 _MADE, _CHECKED = (1 - 1e-4, 1 - 1e-3, 1 - 1e-2, 0.9), 1 - 1e-6
 
 
-def check_law_delta(delta: float) -> None:
-    """Refuses a delta that is too small for laws."""
+def check_curve_delta(delta: float) -> None:
+    """Refuses a delta that is too small for curves."""
     if delta < LEAST_DELTA:
         raise ParameterError(
             f"naming items that come from the data needs a delta of at least {LEAST_DELTA:g} here, got {delta:g}: raise delta, "
@@ -72,8 +56,8 @@ def check_law_delta(delta: float) -> None:
         )
 
 
-def law_weight(items: int, grid: int) -> int:
-    """What each item weighs of a user who keeps so many, in units of 2**-grid: one by the fourth root of their number."""
+def curve_weight(items: int, grid: int) -> int:
+    """What each item weighs of a user who keeps this number of items, in units of 2**-grid: one by the fourth root of it."""
     return fourth_root(16**grid // items)
 
 
@@ -82,9 +66,9 @@ def fourth_root(number: int) -> int:
     return math.isqrt(math.isqrt(number))
 
 
-def law_grid(items: int, fine: int = tuning.CURVE_UNITS) -> int:
-    """The coarsest grid on which a user of so many items weighs `fine` units or more."""
-    return next(grid for grid in range(64) if law_weight(items, grid) >= fine)
+def curve_grid(items: int, fine: int = tuning.CURVE_UNITS) -> int:
+    """The coarsest grid on which each item of a user of this many items weighs `fine` units or more."""
+    return next(grid for grid in range(64) if curve_weight(items, grid) >= fine)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,52 +82,51 @@ class LawWeighStep:
         rows = shard.rows_per_user()
         table = np.zeros(int(rows.max(initial=0)) + 1, dtype=np.int64)
         held = np.flatnonzero(np.bincount(rows[rows > 0]))
-        table[held] = [law_weight(items, self.grid) for items in held.tolist()]
+        table[held] = [curve_weight(items, self.grid) for items in held.tolist()]
         return dataclasses.replace(shard, count=np.repeat(table[rows], rows))
 
     def promise(self, before: Bound) -> Bound:
         return dataclasses.replace(before, linf=1, grid=self.grid)
 
 
-def law_steps(items: int, grid: int) -> tuple[tuple[int, int], ...]:
-    """The weights that users of up to so many items have, ascending, each with the most items that give it."""
+def curve_steps(items: int, grid: int) -> tuple[tuple[int, int], ...]:
+    """The weights that users of up to this many items have, ascending, each with the most items that give it."""
     most: dict[int, int] = {}
     for number in range(1, items + 1):
-        most[law_weight(number, grid)] = number
+        most[curve_weight(number, grid)] = number
     return tuple(sorted(most.items()))
 
 
 @dataclasses.dataclass(frozen=True)
-class Law:
-    """A law as integers: `chances[x]` is 2**BITS pi(x), for x in units of 2**-grid; beyond the last it stays."""
+class SelectionCurve:
+    """A selection curve as integers: `chances[x]` is 2**BITS pi(x), for x in units of 2**-grid; beyond the last it stays."""
 
     grid: int
     chances: bytes
 
     @classmethod
-    def of(cls, grid: int, chances: list[int]) -> Law:
-        """The law of these chances."""
+    def of(cls, grid: int, chances: list[int]) -> SelectionCurve:
+        """The curve of these chances."""
         return cls(grid, b"".join(chance.to_bytes(BITS // 8, "little") for chance in chances))
 
 
 @functools.lru_cache(maxsize=256)
-def coin_law(
+def make_curve(
     items: int, order: float, cost: float, shown: float, fine: int = tuning.CURVE_UNITS, slope_ratio: float = math.inf
-) -> Law:
-    """The law for K `items`: divergences of `order` of at most `cost` (W) per user, and own items named by `shown` (H) at most.
+) -> SelectionCurve:
+    """The largest curve for K `items` that costs a user at most `cost` (W) of this order, and `shown` (H) for its items alone.
 
-    With a `slope_ratio` (`coins.slope_ratio`), divergences of every order alpha up to `order` are at most alpha times rho per
-    user, for rho = `slope_ratio` * W / `order`.
-    Where it would have very many states, as at a small epsilon, its weights are coarser than `fine`.
+    With a `slope_ratio` (`coins.slope_ratio`) it also keeps D_alpha <= alpha * slope_ratio * W / order for all orders up to
+    this one. Where it would have very many states, as at a small epsilon, its weights are coarser than `fine`.
     """
     if not (cost > 0 and 0 < shown < 1 and order > 1):
-        raise ParameterError(f"a law needs cost, order and shown above 0, got {cost}, {order} and {shown}")
+        raise ParameterError(f"a curve needs cost, order and shown above 0, got {cost}, {order} and {shown}")
     grid, states = _size(items, order, cost, fine)
     if states > tuning.CURVE_MOST_STATES:
         raise ParameterError(
-            f"a law for {items} items per user at so small a budget has too many states: raise epsilon or lower max_items"
+            f"a curve for {items} items per user at so small a budget has too many states: raise epsilon or lower max_items"
         )
-    weights, numbers = (np.array(column) for column in zip(*law_steps(items, grid), strict=True))
+    weights, numbers = (np.array(column) for column in zip(*curve_steps(items, grid), strict=True))
     own = np.array([math.log(shown / number) for number in numbers.tolist()])
     rho = slope_ratio * cost / order
     for made in _MADE:
@@ -156,26 +139,26 @@ def coin_law(
         if _keeps_pairs(logits, weights, order, cost * _CHECKED / numbers) and _keeps_rho(
             logits, weights, numbers, order, rho
         ):
-            return Law.of(grid, chances)
+            return SelectionCurve.of(grid, chances)
     raise ParameterError(
-        f"a law of this order and cost, for {items} items per user, cannot be computed in {BITS} bits: raise epsilon or delta"
+        f"a curve of this order and cost, for {items} items per user, cannot be computed in {BITS} bits: raise epsilon or delta"
     )
 
 
-def law_states(items: int, order: float, cost: float) -> float:
-    """About how many states the law of `coin_law` has: what it takes to make, and to ship."""
+def curve_states(items: int, order: float, cost: float) -> float:
+    """About how many states the curve of `make_curve` has: what it takes to make, and to ship."""
     return _size(items, order, cost, tuning.CURVE_UNITS)[1]
 
 
 def _size(items: int, order: float, cost: float, fine: int) -> tuple[int, float]:
-    """The grid of a law, and about how many states it has there."""
-    grid = law_grid(items, fine)
-    # Steps of K items go through the middle of the law, where an angle of pi/2 takes as many of sqrt(2 a K / W); about thrice.
+    """The grid of a curve, and about how many states it has there."""
+    grid = curve_grid(items, fine)
+    # Steps of K items cross the middle of the curve, where an angle of pi/2 takes as many of sqrt(2 a K / W); about thrice.
     states = 5 * math.sqrt(order * items / cost)
-    while fine > 1 and states * law_weight(items, grid) > tuning.CURVE_STATES:
+    while fine > 1 and states * curve_weight(items, grid) > tuning.CURVE_STATES:
         fine //= 2
-        grid = law_grid(items, fine)
-    return grid, states * law_weight(items, grid)
+        grid = curve_grid(items, fine)
+    return grid, states * curve_weight(items, grid)
 
 
 def _rising(
@@ -226,14 +209,14 @@ def _between(nodes: Floats, table: Floats, logit: float) -> Floats:
     node = int(place)
     t = place - node
     u, v, w = t - 1, t - 2, t + 1
-    # Term by term: a product of matrices would be rounded by the kind of processor, and laws must be the same on all.
+    # Term by term: a product of matrices would be rounded by the kind of processor, and curves must be the same on all.
     factors = np.array([-t * u * v / 6, w * u * v / 2, -w * t * v / 2, w * t * u / 6])[:, None, None]
     found: Floats = np.add.reduce(factors * table[node - 1 : node + 3], axis=0).min(axis=0)
     return found
 
 
 def _keeps_pairs(logits: Floats, weights: npt.NDArray[np.int64], order: float, costs: Floats) -> bool:
-    """Whether a law rises, and no pair of its states differs by more than it may."""
+    """Whether a curve rises, and no pair of its states differs by more than it may."""
     states = np.flatnonzero(np.isfinite(logits))
     if not (np.diff(logits[states]) >= 0).all():
         return False
@@ -287,19 +270,17 @@ def _logits(chances: list[int], wanted: Floats) -> Floats:
 
 
 @functools.lru_cache(maxsize=256)
-def one_item_law(*allowed: tuple[Fraction, Fraction]) -> Law:
-    """The best law where each user has one item that counts one: (epsilon, delta) for one user more or less, for each of these
-    pairs.
+def one_item_curve(*allowed: tuple[Fraction, Fraction]) -> SelectionCurve:
+    """The best curve where each user has one item that counts one: for each pair it is (epsilon, delta)-differentially private.
 
-    pi(n) is the least of e^epsilon pi(n-1) + delta, 1 - e^-epsilon (1 - pi(n-1) - delta) and 1, which is what the definition
-    asks of pi(n-1) and pi(n); no law names more (the paper, for one pair). Each state is rounded down from the one before it as
-    it is, with an e^epsilon that is too small and an e^-epsilon that is too large, so that every pair keeps it exactly.
+    No curve names more (the paper, for one pair). States are rounded such that every pair keeps the condition exactly. Proof:
+    docs/proofs/partitions.md, "One item of each user".
     """
     whole = 1 << BITS
     least, most = min(epsilon for epsilon, _ in allowed), min(delta for _, delta in allowed)
     if math.log(1 + float(least / most)) / float(least) > tuning.CURVE_MOST_STATES / 2:
         raise ParameterError(
-            f"a law at epsilon = {float(least)} has too many states: raise epsilon, or take truncated-geometric"
+            f"a curve at epsilon = {float(least)} has too many states: raise epsilon, or take truncated-geometric"
         )
     limits = []
     with decimal.localcontext(decimal.Context(prec=2 * BITS)):
@@ -314,4 +295,4 @@ def one_item_law(*allowed: tuple[Fraction, Fraction]) -> Law:
         chances.append(min(up, down, whole - 1))
         if chances[-1] == before:
             break
-    return Law.of(0, chances)
+    return SelectionCurve.of(0, chances)

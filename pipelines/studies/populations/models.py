@@ -1,4 +1,4 @@
-"""The law of a population: how often items occur, how much users do, how often they come back to the same, and users drawn so.
+"""The model of a population: how often items occur, how much users do, how often they come back, and users drawn so.
 
 Users are alike but for how much they do. A user has favourites, numbered from 1: an event goes to number j or beyond with a
 chance of j^-habit, and each favourite is an item drawn by how often items occur. So with a habit of 0 all events are drawn
@@ -28,7 +28,7 @@ _FAVOURITES = 40  # bits: the more cannot be told from no favourites at all
 
 
 @dataclasses.dataclass(frozen=True)
-class UserLaw:
+class UserModel:
     """How much users do: the logarithm of a user's events is `centre` and `spread` times a normal number.
 
     Where users are `heavy`, that is an exponential number, so that the most active ones follow a power law.
@@ -55,10 +55,10 @@ class UserLaw:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Population:
-    """Users of one law, and how often each item is expected to occur, the most frequent first."""
+    """Users of one model, and how often each item is expected to occur, the most frequent first."""
 
     items: np.ndarray
-    users: UserLaw
+    users: UserModel
     apart: float = 0.0
 
     @cached_property
@@ -112,7 +112,7 @@ class Population:
 
 
 def _drawn_by(weights: np.ndarray, random: np.random.Generator, number: int) -> np.ndarray:
-    """So many places, each with a chance in proportion to its weight."""
+    """This number of places, each with a chance in proportion to its weight."""
     ends = np.cumsum(weights)
     return np.minimum(np.searchsorted(ends, ends[-1] * random.random(number), side="right"), len(ends) - 1)
 

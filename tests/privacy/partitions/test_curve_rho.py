@@ -1,4 +1,4 @@
-"""Names by law at all orders: the rho that laws state, by their integers, and what composition makes of it.
+"""Names by a selection curve at all orders: the rho that curves state, by their integers, and what composition makes of it.
 
 No sampling. Divergences are computed from the chances alone, of all pairs of states that users can move.
 """
@@ -18,24 +18,24 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.account import make_account
 from headcount.mechanisms.partitions import coins
 from headcount.mechanisms.partitions.coins import slope_ratio
-from headcount.mechanisms.partitions.law import Law, coin_law, law_weight
-from headcount.mechanisms.partitions.law_budget import LawPart
-from tests.privacy.partitions.test_law import WHOLE, _divergence, chances_of, largest_ratio, states_of
+from headcount.mechanisms.partitions.curve_budget import CurvePart
+from headcount.mechanisms.partitions.selection_curve import SelectionCurve, curve_weight, make_curve
+from tests.privacy.partitions.test_selection_curve import WHOLE, _divergence, chances_of, largest_ratio, states_of
 
 ONE, TWO = Relation.ADD_REMOVE, Relation.REPLACE
 SETTINGS = [(1, 1e-8), (0.3, 1e-5), (4, 1e-3)]
 
 
-def part_of(epsilon: float, delta: float, relation: Relation = ONE) -> LawPart:
+def part_of(epsilon: float, delta: float, relation: Relation = ONE) -> CurvePart:
     account = make_account(Budget(epsilon, delta), named=True, chosen=True, calibrated=True, pure=False)
     assert account.law is not None
-    return LawPart(account.budget, relation, account.law.order, account.law.cost, account.hiding)
+    return CurvePart(account.budget, relation, account.law.order, account.law.cost, account.hiding)
 
 
-def worst_rho(law: Law, items: int, order: float, number: int = 60) -> float:
+def worst_rho(curve: SelectionCurve, items: int, order: float, number: int = 60) -> float:
     """The largest d D_alpha / alpha of all pairs, at orders close to each other, those near 1 too."""
     orders = 1 + (order - 1) * np.linspace(0.03, 1, number) ** 2
-    return max(max(_divergence(law, items, a)) / a for a in orders.tolist())
+    return max(max(_divergence(curve, items, a)) / a for a in orders.tolist())
 
 
 @pytest.mark.parametrize("share", [1.0, 0.1])
@@ -44,31 +44,31 @@ def worst_rho(law: Law, items: int, order: float, number: int = 60) -> float:
 @pytest.mark.parametrize("items", [1, 2, 3, 4, 6, 9, 12])
 def test_all_pairs_of_states_keep_the_stated_rho_at_all_orders(items, epsilon, delta, relation, share):
     part = part_of(epsilon, delta, relation)
-    law = part.law(items, False, share)
-    found = relation.users * worst_rho(law, items, part.order) / (part.rho * share)
+    curve = part.curve(items, False, share)
+    found = relation.users * worst_rho(curve, items, part.order) / (part.rho * share)
     assert (0.75 if share == 1 else 0.5) < found <= 1
     if share == 1 and items < 10:  # these use up what is stated, and lose none of W in their tails
         assert found > (0.96 if items < 9 else 0.9)
-        assert max(_divergence(law, items, part.order)) > 0.98 * part.cost / relation.users
+        assert max(_divergence(curve, items, part.order)) > 0.98 * part.cost / relation.users
 
 
 def test_a_small_law_keeps_rho_in_intervals():
     part = part_of(1, 1e-8)
-    law = part.law(1, False, 1.0)
+    curve = part.curve(1, False, 1.0)
     for order in (1.01, 1.5, 3.0, 9.0, 20.0, part.order):
-        assert largest_ratio(law, 1, order, order * part.rho) <= 1
+        assert largest_ratio(curve, 1, order, order * part.rho) <= 1
 
 
 @pytest.mark.parametrize("items", [1, 3, 4])
 def test_a_law_that_is_not_held_back_is_caught(items, monkeypatch):
     part = part_of(1, 1e-8)
-    free = coin_law(items, part.order, part.cost, part.shown, 1 if items == 1 else 4)
+    free = make_curve(items, part.order, part.cost, part.shown, 1 if items == 1 else 4)
     assert worst_rho(free, items, part.order) > 1.2 * part.rho
     monkeypatch.setattr(tuning, "HELD_BACK_BY", 0.1)  # it is not held back, and then refused
-    coin_law.cache_clear()
+    make_curve.cache_clear()
     with pytest.raises(ParameterError, match="cannot be computed"):
-        part.law(items, False, 1.0)
-    coin_law.cache_clear()
+        part.curve(items, False, 1.0)
+    make_curve.cache_clear()
 
 
 def test_a_rho_that_is_only_kept_at_the_last_order_is_caught(monkeypatch):
@@ -76,28 +76,28 @@ def test_a_rho_that_is_only_kept_at_the_last_order_is_caught(monkeypatch):
     part = part_of(1, 1e-8)
     monkeypatch.setattr(coins, "_chord", lambda b, low, c, high: high / (c * (1 + c)))
     monkeypatch.setattr(tuning, "HELD_BACK_BY", 0.1)
-    coin_law.cache_clear()
-    assert worst_rho(part.law(3, False, 1.0), 3, part.order) > 1.2 * part.rho
-    coin_law.cache_clear()
+    make_curve.cache_clear()
+    assert worst_rho(part.curve(3, False, 1.0), 3, part.order) > 1.2 * part.rho
+    make_curve.cache_clear()
 
 
 def test_laws_of_many_items_are_not_held_back_at_all():
     part = part_of(1, 1e-8)
     for items in (10, 30, 100, 1000):
-        free = coin_law(items, part.order, part.cost * (1 - 1e-9), part.shown * (1 - 1e-9))
-        assert part.law(items, False, 1.0) == free
+        free = make_curve(items, part.order, part.cost * (1 - 1e-9), part.shown * (1 - 1e-9))
+        assert part.curve(items, False, 1.0) == free
 
 
-def median(law: Law) -> float:
-    return next(x for x, chance in enumerate(chances_of(law.chances)) if chance > WHOLE // 2) / 2**law.grid
+def median(curve: SelectionCurve) -> float:
+    return next(x for x, chance in enumerate(chances_of(curve.chances)) if chance > WHOLE // 2) / 2**curve.grid
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), SETTINGS)
 def test_laws_of_few_items_name_nearly_as_much_as_before(epsilon, delta):
     part = part_of(epsilon, delta)
     for items in (3, 6):
-        free = coin_law(items, part.order, part.cost, part.shown)
-        assert median(free) <= median(part.law(items, False, 1.0)) <= 1.03 * median(free)
+        free = make_curve(items, part.order, part.cost, part.shown)
+        assert median(free) <= median(part.curve(items, False, 1.0)) <= 1.03 * median(free)
 
 
 def test_the_largest_ratio_of_a_chord_is_found():
@@ -123,11 +123,11 @@ def test_a_middle_is_stated_for_any_budget():
 # What composition makes of it.
 
 
-def outcomes(law: Law, items: int, state: int) -> tuple[np.ndarray, np.ndarray]:
+def outcomes(curve: SelectionCurve, items: int, state: int) -> tuple[np.ndarray, np.ndarray]:
     """The laws of all coins of a user of so many items, all in one state, with the user and without; in 2^items outcomes."""
-    chances = chances_of(law.chances)
+    chances = chances_of(curve.chances)
     found = []
-    for x in (min(state + law_weight(items, law.grid), len(chances) - 1), state):
+    for x in (min(state + curve_weight(items, curve.grid), len(chances) - 1), state):
         one, whole = np.array([1 - chances[x] / WHOLE, chances[x] / WHOLE]), np.ones(1)
         for _ in range(items):
             whole = np.outer(whole, one).ravel()
@@ -139,14 +139,14 @@ def outcomes(law: Law, items: int, state: int) -> tuple[np.ndarray, np.ndarray]:
 def test_losses_with_an_order_cover_two_laws_together(items):
     """The worst of all pairs of states, exactly, against what two of these losses come to."""
     part = part_of(1, 1e-3)
-    law = part.law(items, False, 1.0)
+    curve = part.curve(items, False, 1.0)
     losses = Losses.together([Losses(rho=part.rho, order=part.order)] * 2)
     bounds = {s: losses_delta(losses, s) for s in (0.0, 0.1, 0.3, 0.6, 1.0, 1.5)}
-    states = states_of(items, law.grid, len(chances_of(law.chances)) - 1)
+    states = states_of(items, curve.grid, len(chances_of(curve.chances)) - 1)
     closest = 0.0
     for one in states[:: max(1, len(states) // 20)]:
         for other in states[:: max(1, len(states) // 20)]:
-            (p1, q1), (p2, q2) = outcomes(law, items, one), outcomes(law, items, other)
+            (p1, q1), (p2, q2) = outcomes(curve, items, one), outcomes(curve, items, other)
             p, q = np.outer(p1, p2).ravel(), np.outer(q1, q2).ravel()
             for s, bound in bounds.items():
                 exact = max(np.maximum(p - math.exp(s) * q, 0).sum(), np.maximum(q - math.exp(s) * p, 0).sum())

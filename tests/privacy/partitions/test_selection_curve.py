@@ -1,6 +1,7 @@
-"""Names by law: every pair of states in interval arithmetic, own and shared items together, rounds, and the choice before them.
+"""Selection curves: every pair of states in interval arithmetic, items alone and shared together, rounds, and the choice
+before.
 
-No sampling but where it is said. "Audits" compute divergences from the integers of the law alone.
+No sampling but where it is said. "Audits" compute divergences from the integers of the curve alone.
 """
 
 import dataclasses
@@ -17,26 +18,33 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.shards import one_shard
-from headcount.mechanisms.calibration.noise import law_chance
+from headcount.mechanisms.calibration.noise import curve_chance
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.partitions import law as laws
-from headcount.mechanisms.partitions.law import BITS, Law, coin_law, law_steps, law_weight, one_item_law
-from headcount.mechanisms.partitions.law_budget import LawBudget, _larger, worst_mean
-from headcount.mechanisms.partitions.rounds import law_rounds, rounds_of
+from headcount.mechanisms.partitions import selection_curve as curves
+from headcount.mechanisms.partitions.curve_budget import CurveBudget, _larger, worst_mean
+from headcount.mechanisms.partitions.rounds import curve_rounds, rounds_of
 from headcount.mechanisms.partitions.select import counts_in_rounds
+from headcount.mechanisms.partitions.selection_curve import (
+    BITS,
+    SelectionCurve,
+    curve_steps,
+    curve_weight,
+    make_curve,
+    one_item_curve,
+)
 from headcount.mechanisms.randomness.lanes import Lanes
-from headcount.mechanisms.randomness.noise import NEVER, by_law
+from headcount.mechanisms.randomness.noise import NEVER, by_curve
 
 ONE, TWO = Relation.ADD_REMOVE, Relation.REPLACE
 WHOLE = 1 << BITS
 SETTINGS = [(1, 1e-8), (0.3, 1e-5), (4, 1e-3)]
 
 
-def chances_of(law: bytes) -> list[int]:
-    return [int.from_bytes(law[start : start + 16], "little") for start in range(0, len(law), 16)]
+def chances_of(curve: bytes) -> list[int]:
+    return [int.from_bytes(curve[start : start + 16], "little") for start in range(0, len(curve), 16)]
 
 
-def states_of(items: int, grid: int, last: int, weigh=law_weight) -> list[int]:
+def states_of(items: int, grid: int, last: int, weigh=curve_weight) -> list[int]:
     """The sums of weights up to the last state, and one user's more."""
     weights = sorted({weigh(number, grid) for number in range(1, items + 1)})
     reached = np.zeros(last + weights[-1] + 1, dtype=bool)
@@ -47,20 +55,20 @@ def states_of(items: int, grid: int, last: int, weigh=law_weight) -> list[int]:
     return np.flatnonzero(reached[: last + 1])[1:].tolist()
 
 
-def largest_ratio(law: Law, items: int, order: float, cost: float, weigh=law_weight) -> float:
+def largest_ratio(curve: SelectionCurve, items: int, order: float, cost: float, weigh=curve_weight) -> float:
     """The largest d D_a / W over all pairs of states that differ by the weight of d items, in both directions.
 
     In intervals: what is returned is no less than the truth.
     """
-    chances, iv = chances_of(law.chances), mpmath.iv
+    chances, iv = chances_of(curve.chances), mpmath.iv
     last = len(chances) - 1
-    states = states_of(items, law.grid, last, weigh)
+    states = states_of(items, curve.grid, last, weigh)
     one, zero = {}, {}
     for state in states:
         one[state] = iv.log(iv.mpf(chances[state]) / WHOLE)
         zero[state] = iv.log(iv.mpf(WHOLE - chances[state]) / WHOLE)
     a, worst, seen = iv.mpf(order), 0.0, {}
-    most = {weigh(number, law.grid): number for number in range(1, items + 1)}
+    most = {weigh(number, curve.grid): number for number in range(1, items + 1)}
     for state in states:
         for weight, number in most.items():
             after = min(state + weight, last)
@@ -75,10 +83,10 @@ def largest_ratio(law: Law, items: int, order: float, cost: float, weigh=law_wei
     return worst
 
 
-def own_ratio(law: Law, items: int, shown: float, weigh=law_weight) -> float:
+def own_ratio(curve: SelectionCurve, items: int, shown: float, weigh=curve_weight) -> float:
     """The largest d pi(w(d)) / H, exactly."""
-    chances = chances_of(law.chances)
-    return float(max(Fraction(d * chances[weigh(d, law.grid)], WHOLE) for d in range(1, items + 1)) / Fraction(shown))
+    chances = chances_of(curve.chances)
+    return float(max(Fraction(d * chances[weigh(d, curve.grid)], WHOLE) for d in range(1, items + 1)) / Fraction(shown))
 
 
 @pytest.mark.parametrize("in_rounds", [False, True])
@@ -88,46 +96,48 @@ def own_ratio(law: Law, items: int, shown: float, weigh=law_weight) -> float:
 def test_every_pair_of_states_keeps_its_bound_and_the_worst_nearly_uses_it_up(
     items, epsilon, delta, relation, in_rounds
 ):
-    budget = LawBudget(Budget(epsilon, delta), relation)
+    budget = CurveBudget(Budget(epsilon, delta), relation)
     cost, shown = budget.cost(in_rounds)
-    law = coin_law(items, budget.order, cost, shown, 2)
-    chances = chances_of(law.chances)
+    curve = make_curve(items, budget.order, cost, shown, 2)
+    chances = chances_of(curve.chances)
     assert chances[0] == 0 and chances == sorted(chances) and chances[-1] < WHOLE
-    assert 0.999 < largest_ratio(law, items, budget.order, cost) <= 1
-    assert 0.5 < own_ratio(law, items, shown) <= 1
+    assert 0.999 < largest_ratio(curve, items, budget.order, cost) <= 1
+    assert 0.5 < own_ratio(curve, items, shown) <= 1
 
 
 def test_the_law_of_very_many_items_keeps_its_bound_in_floats():
     """300 items: too many pairs for intervals. Logarithms of 128-bit chances, each rounded once, are far finer than the gap."""
-    budget = LawBudget(Budget(1, 1e-8), ONE)
+    budget = CurveBudget(Budget(1, 1e-8), ONE)
     cost, shown = budget.cost(False)
-    law = budget.law(300, False, 1.0)
-    states = np.array(states_of(300, law.grid, len(law.chances) // 16 - 1))
-    chances = chances_of(law.chances)
+    curve = budget.curve(300, False, 1.0)
+    states = np.array(states_of(300, curve.grid, len(curve.chances) // 16 - 1))
+    chances = chances_of(curve.chances)
     one = np.array([math.log(chance / WHOLE) if chance else -np.inf for chance in chances])
     zero = np.array([math.log((WHOLE - chance) / WHOLE) for chance in chances])
     a, worst = budget.order, 0.0
-    for weight, number in law_steps(300, law.grid):
+    for weight, number in curve_steps(300, curve.grid):
         after = np.minimum(states + weight, len(chances) - 1)
         for q, p in ((after, states), (states, after)):
             power = np.logaddexp(a * one[q] + (1 - a) * one[p], a * zero[q] + (1 - a) * zero[p])
             worst = max(worst, number * power.max() / (a - 1) / cost)
-    assert 0.999 < worst <= 1 and own_ratio(law, 300, shown) <= 1
+    assert 0.999 < worst <= 1 and own_ratio(curve, 300, shown) <= 1
 
 
 def test_a_law_that_falls_is_caught(monkeypatch):
     """Without lowering earlier states, the first ones rise above later ones."""
-    monkeypatch.setattr(laws, "_lowered", lambda pi, here: np.array([], dtype=np.int64))
+    monkeypatch.setattr(curves, "_lowered", lambda pi, here: np.array([], dtype=np.int64))
     with pytest.raises(ParameterError, match="cannot be computed"):
-        coin_law(9, 25.0, 0.4, 1.1e-8)
-    coin_law.cache_clear()
+        make_curve(9, 25.0, 0.4, 1.1e-8)
+    make_curve.cache_clear()
 
 
-def wrong_law(items: int, order: float, cost: float, own) -> Law:
-    """A law whose own items have these chances in place of H / d, unchecked."""
-    grid = laws.law_grid(items, 2)
-    weights, numbers = (np.array(column) for column in zip(*law_steps(items, grid), strict=True))
-    return Law.of(grid, laws._chances(laws._rising(weights, order, cost / numbers, np.log(own(numbers)))))
+def wrong_law(items: int, order: float, cost: float, own) -> SelectionCurve:
+    """A curve whose own items have these chances in place of H / d, unchecked."""
+    grid = curves.curve_grid(items, 2)
+    weights, numbers = (np.array(column) for column in zip(*curve_steps(items, grid), strict=True))
+    return SelectionCurve.of(
+        grid, curves._chances(curves._rising(weights, order, cost / numbers, np.log(own(numbers))))
+    )
 
 
 def test_own_items_that_do_not_share_are_caught():
@@ -137,22 +147,22 @@ def test_own_items_that_do_not_share_are_caught():
 
 
 def test_weights_that_are_rounded_up_are_caught():
-    budget = LawBudget(Budget(1, 1e-8), ONE)
-    law = coin_law(9, budget.order, *budget.cost(False), 2)
+    budget = CurveBudget(Budget(1, 1e-8), ONE)
+    curve = make_curve(9, budget.order, *budget.cost(False), 2)
 
     def up(items: int, grid: int) -> int:
-        down = law_weight(items, grid)
+        down = curve_weight(items, grid)
         return down if down**4 * items == 16**grid else down + 1
 
-    assert largest_ratio(law, 9, budget.order, budget.cost(False)[0], up) > 1.05
+    assert largest_ratio(curve, 9, budget.order, budget.cost(False)[0], up) > 1.05
 
 
-def user_delta(law: Law, items: int, own: int, epsilon: float) -> float:
+def user_delta(curve: SelectionCurve, items: int, own: int, epsilon: float) -> float:
     """The divergence of a user of `items`, so many of them its own and the others in one state, at the worst state; exactly."""
-    chances = np.array([chance / WHOLE for chance in chances_of(law.chances)])
-    weight = law_weight(items, law.grid)
+    chances = np.array([chance / WHOLE for chance in chances_of(curve.chances)])
+    weight = curve_weight(items, curve.grid)
     hidden, shared = (1 - chances[weight]) ** own, items - own
-    states = np.array(states_of(items, law.grid, len(chances) - 1))
+    states = np.array(states_of(items, curve.grid, len(chances) - 1))
     after, k = np.minimum(states + weight, len(chances) - 1), np.arange(shared + 1)
     p, q = (hidden**n * stats.binom.pmf(k, shared, chances[s][:, None]) for n, s in ((1, after), (0, states)))
     there = 1 - hidden + np.maximum(0, p - math.exp(epsilon) * q).sum(axis=1)
@@ -164,8 +174,8 @@ def user_delta(law: Law, items: int, own: int, epsilon: float) -> float:
 def test_own_and_shared_items_keep_delta_together(epsilon, delta):
     items = 12
     (single,) = rounds_of(Budget(epsilon, delta), "law", items, 1, ONE)
-    law = Law(single.plan.grid, single.plan.law)
-    found = [user_delta(law, d, own, epsilon) for d in range(1, items + 1) for own in range(d + 1)]
+    curve = SelectionCurve(single.plan.grid, single.plan.law)
+    found = [user_delta(curve, d, own, epsilon) for d in range(1, items + 1) for own in range(d + 1)]
     assert 0.2 * delta < max(found) <= delta
 
 
@@ -180,7 +190,7 @@ def adaptive_delta(rounds, epsilon: float, items: int) -> float:
             chances = np.array([chance / WHOLE for chance in chances_of(each.plan.law)])
             best = value
             for d in (1, 3, items):
-                weight = law_weight(d, each.plan.grid)
+                weight = curve_weight(d, each.plan.grid)
                 hidden = d * math.log1p(-chances[weight])
                 own = np.interp(loss + sign * hidden, loss, value)
                 best = np.maximum(best, own * math.exp(hidden) - math.expm1(hidden) if sign > 0 else own)
@@ -195,19 +205,19 @@ def adaptive_delta(rounds, epsilon: float, items: int) -> float:
     return worst
 
 
-def unsplit(rounds, budget: LawBudget, items: int):
+def unsplit(rounds, budget: CurveBudget, items: int):
     """The bug: every round spends what is meant for all of them."""
-    law = budget.law(items, True, 1.0)
+    curve = budget.curve(items, True, 1.0)
     return [
-        dataclasses.replace(each, plan=dataclasses.replace(each.plan, law=law.chances, grid=law.grid))
+        dataclasses.replace(each, plan=dataclasses.replace(each.plan, law=curve.chances, grid=curve.grid))
         for each in rounds
     ]
 
 
 def test_adaptive_rounds_keep_delta_together_and_unsplit_ones_do_not():
     epsilon, delta, items = 1.0, 1e-3, 6
-    budget = LawBudget(Budget(epsilon, delta), ONE)
-    rounds = law_rounds(budget, items, 3)
+    budget = CurveBudget(Budget(epsilon, delta), ONE)
+    rounds = curve_rounds(budget, items, 3)
     assert 0.1 * delta < adaptive_delta(rounds, epsilon, items) <= delta
     assert adaptive_delta(unsplit(rounds, budget, items), epsilon, items) > 2 * delta
 
@@ -216,18 +226,18 @@ def renyi_delta(parts, epsilon: float, order: float) -> float:
     """The least delta, over this order and others, that the largest divergences of all rounds give, added up at one order."""
     found = []
     for a in [order, *np.geomspace(3, 120, 60).tolist()]:
-        cost = sum(max(_divergence(law, items, a)) for law, items in parts)
+        cost = sum(max(_divergence(curve, items, a)) for curve, items in parts)
         found.append((a - 1) * (cost - epsilon + math.log1p(-1 / a)) - math.log(a))
     return math.exp(min(found))
 
 
-def _divergence(law: Law, items: int, a: float) -> list[float]:
-    chances = chances_of(law.chances)
-    states = np.array(states_of(items, law.grid, len(chances) - 1))
+def _divergence(curve: SelectionCurve, items: int, a: float) -> list[float]:
+    chances = chances_of(curve.chances)
+    states = np.array(states_of(items, curve.grid, len(chances) - 1))
     one = np.array([math.log(chance / WHOLE) if chance else -np.inf for chance in chances])
     zero = np.array([math.log((WHOLE - chance) / WHOLE) for chance in chances])
     found = []
-    for weight, number in law_steps(items, law.grid):
+    for weight, number in curve_steps(items, curve.grid):
         after = np.minimum(states + weight, len(chances) - 1)
         for q, p in ((after, states), (states, after)):
             power = np.logaddexp(a * one[q] + (1 - a) * one[p], a * zero[q] + (1 - a) * zero[p])
@@ -237,14 +247,14 @@ def _divergence(law: Law, items: int, a: float) -> list[float]:
 
 def test_rounds_of_one_order_add_up_and_an_order_for_each_round_is_caught():
     epsilon, delta, items = 1.0, 1e-8, 5
-    budget = LawBudget(Budget(epsilon, delta), ONE)
+    budget = CurveBudget(Budget(epsilon, delta), ONE)
     cost, shown = budget.cost(True)
-    halves = [(coin_law(items, budget.order, cost / 2, shown / 2, 2), items)] * 2
+    halves = [(make_curve(items, budget.order, cost / 2, shown / 2, 2), items)] * 2
     assert 0.6 * delta < renyi_delta(halves, epsilon, budget.order) <= delta * 2 / 3
     wrong = []
     for order in (budget.order * 0.7, budget.order * 1.8):
         whole = budget._divergence(order, 0.5)
-        wrong.append((coin_law(items, order, whole / 2, shown / 2, 2), items))
+        wrong.append((make_curve(items, order, whole / 2, shown / 2, 2), items))
     assert renyi_delta(wrong, epsilon, budget.order) > 10 * delta
 
 
@@ -254,7 +264,7 @@ def test_rounds_of_one_order_add_up_and_an_order_for_each_round_is_caught():
 @pytest.mark.parametrize(("epsilon", "delta"), [*SETTINGS, (0.01, 1e-6)])
 def test_the_law_of_one_item_keeps_epsilon_and_delta_exactly_and_is_the_best(epsilon, delta):
     exact_epsilon, exact_delta = Fraction(repr(epsilon)), Fraction(repr(delta))
-    chances = chances_of(one_item_law((exact_epsilon, exact_delta)).chances)
+    chances = chances_of(one_item_curve((exact_epsilon, exact_delta)).chances)
     with mpmath.workdps(120):
         low = Fraction(int(mpmath.exp(mpmath.mpf(repr(epsilon))) * 10**100), 10**100)  # below e^epsilon
         extra = exact_delta * WHOLE
@@ -270,13 +280,13 @@ def test_the_law_of_one_item_keeps_epsilon_and_delta_exactly_and_is_the_best(eps
 
 def test_truncated_noise_names_a_lone_user_with_half_of_what_the_law_has():
     """Its radius is a whole number: at (1, 1e-3) 0.43 of delta are used."""
-    (law,) = rounds_of(Budget(1, 1e-3), "law", 1, 3, ONE)
-    assert law_chance(law.plan.law, 1) == pytest.approx(1e-3, rel=1e-12)
+    (curve,) = rounds_of(Budget(1, 1e-3), "law", 1, 3, ONE)
+    assert curve_chance(curve.plan.law, 1) == pytest.approx(1e-3, rel=1e-12)
     (replaced,) = rounds_of(Budget(1, 1e-3), "law", 1, 3, TWO)
-    assert replaced.plan.law == one_item_law((Fraction(1, 2), Fraction(1, 2000))).chances
+    assert replaced.plan.law == one_item_curve((Fraction(1, 2), Fraction(1, 2000))).chances
 
 
-# The choice before a law.
+# The choice before a curve.
 
 
 def choice_then(delta_at, c: float, epsilon: float) -> float:
@@ -288,8 +298,8 @@ def choice_then(delta_at, c: float, epsilon: float) -> float:
     return worst
 
 
-def one_item_delta(law: bytes, epsilon: float) -> float:
-    p = np.array([chance / WHOLE for chance in chances_of(law)])
+def one_item_delta(curve: bytes, epsilon: float) -> float:
+    p = np.array([chance / WHOLE for chance in chances_of(curve)])
     return float(
         max(
             (p[1:] - math.exp(epsilon) * p[:-1]).max(),
@@ -298,7 +308,7 @@ def one_item_delta(law: bytes, epsilon: float) -> float:
     )
 
 
-def rounds_delta(budget: LawBudget, epsilon: float) -> float:
+def rounds_delta(budget: CurveBudget, epsilon: float) -> float:
     """What rounds have at most at this epsilon, by their W and H: all own items, and all of the divergence."""
     (cost, shown), a = budget.cost(True), budget.order
     return shown + math.exp((a - 1) * (cost - epsilon - math.log1p(-shown) + math.log1p(-1 / a)) - math.log(a))
@@ -307,10 +317,10 @@ def rounds_delta(budget: LawBudget, epsilon: float) -> float:
 @pytest.mark.parametrize(("epsilon", "delta"), SETTINGS)
 def test_a_choice_and_any_law_behind_it_keep_delta_together(epsilon, delta):
     c = epsilon / 20
-    budget = LawBudget(Budget(epsilon, delta), ONE, (c,))
+    budget = CurveBudget(Budget(epsilon, delta), ONE, (c,))
     items = 8
-    many = coin_law(items, budget.order, *budget.cost(False), 2)
-    one = budget.law(1, False, 1.0)
+    many = make_curve(items, budget.order, *budget.cost(False), 2)
+    one = budget.curve(1, False, 1.0)
     ways = (
         lambda e: one_item_delta(one.chances, e),
         lambda e: max(user_delta(many, items, own, e) for own in (0, 3, items)),
@@ -318,7 +328,9 @@ def test_a_choice_and_any_law_behind_it_keep_delta_together(epsilon, delta):
     )
     found = choice_then(lambda e: max(way(e) for way in ways), c, epsilon)
     assert 0.5 * delta < found <= delta
-    alone = LawBudget(Budget(epsilon, delta), ONE).law(1, False, 1.0)  # the bug: a law that does not know of the choice
+    alone = CurveBudget(Budget(epsilon, delta), ONE).curve(
+        1, False, 1.0
+    )  # the bug: a curve that does not know of the choice
     assert choice_then(lambda e: one_item_delta(alone.chances, e), c, epsilon) > 2 * delta
 
 
@@ -332,7 +344,7 @@ def test_the_mean_over_the_losses_of_the_choice_is_the_worst_of_all_choices(c, o
         weights = random.random((200, 3)) * [1, 1, 1]
         weights[0, 1] = 0
         second = weights * np.exp(-losses)
-        # The first law is made such that both are laws: the weight of the lowest loss sets off the others.
+        # The first curve is made such that both are curves: the weight of the lowest loss sets off the others.
         rest = (weights[:, :2] - second[:, :2]).sum(axis=1) / (math.exp(c - t) - 1)
         first = np.column_stack([weights[:, :2], rest])[rest >= 0]
         first /= first.sum(axis=1, keepdims=True)
@@ -356,7 +368,7 @@ def test_draws_have_the_chances_of_the_law():
     """300,000 draws from five states: chi-square with 5 degrees of freedom and a false-alarm rate of 1e-7; a chance that is off
     by a hundredth is seen with power above 1 - 1e-9."""
     chances = np.array([0, 0.1, 0.1, 0.4, 0.9])
-    drawn = by_law(lanes(300_000), Law.of(0, [int(chance * WHOLE) for chance in chances.tolist()]).chances)
+    drawn = by_curve(lanes(300_000), SelectionCurve.of(0, [int(chance * WHOLE) for chance in chances.tolist()]).chances)
     expected = np.diff(np.append(chances, 1.0), prepend=0) * len(drawn)
     assert set(drawn[drawn > 4].tolist()) == {NEVER}
     found = np.bincount(np.minimum(drawn, 5), minlength=6)
@@ -370,7 +382,7 @@ def test_the_second_word_decides_where_the_first_is_that_of_the_law():
     first, second = (int(lane.words([0])[0]) for _ in range(2))
     draw = first << 64 | second
     around = sorted([draw - 1, draw, draw + 1, first << 64, 0, WHOLE - 1])
-    assert by_law(lanes(1), Law.of(0, around).chances).tolist() == [sum(entry <= draw for entry in around)]
+    assert by_curve(lanes(1), SelectionCurve.of(0, around).chances).tolist() == [sum(entry <= draw for entry in around)]
 
 
 def test_a_law_releases_names_and_nothing_of_their_sums(make_release):

@@ -1,8 +1,8 @@
-"""How much users do, evidence from what a release of estimates has chosen: the law under which its choices are likely.
+"""How much users do, by what a release of estimates has chosen: the model under which its choices are likely.
 
 A choice is a draw whose chances are known for every population. So are the share of events that a bound leaves out, and the
-count that an item needs to be named, where the law of the items ends. A law of users is the better, the likelier all that is.
-Each law is tried on a sample of users drawn by it, small since users are alike.
+count that an item needs to be named, where the model of the items ends. A model of users is the better, the likelier all that
+is. Each model is tried on a sample of users drawn by it, small since users are alike.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from headcount.mechanisms.choice.exponential import probabilities
 from headcount.mechanisms.histogram.stages import StagePlan, Stages
 from headcount.mechanisms.partitions.candidates import StrategyCandidate
 from headcount.mechanisms.partitions.rounds import STRATEGIES
-from headcount.pipelines.studies.populations.item_law import ItemLaw
-from headcount.pipelines.studies.populations.laws import Population, UserLaw
+from headcount.pipelines.studies.populations.item_model import ItemModel
+from headcount.pipelines.studies.populations.models import Population, UserModel
 
 # Where searches begin, in centre, spread and habit; how they move, and how far they may go. A sample has few events at first.
 _STARTS = (0.0, 1.0, 2.0, 3.5, 5.0), (0.3, 0.7, 1.2, 1.8), (0.0, 0.5, 1.0)
 _MOVES, _ENDS = (0.4, 0.3, 0.2), ((-1.5, 9.0), (0.05, 3.0), (0.0, 3.0))
 _FIRST_EVENTS, _EVENTS = 20_000, 60_000
 _SEARCHES, _TRIES = 2, 40
-_LEAST_BELIEF = 0.1  # of the best law's, for another one to be looked at
+_LEAST_BELIEF = 0.1  # of the best model's, for another one to be looked at
 
 # What is to be expected before anything is known, with standard deviations. And from where on a choice that is less likely
-# tells little more, in logarithms: no law of users is quite right.
+# tells little more, in logarithms: no model of users is quite right.
 _SPREAD, _HEAVY_SPREAD, _HABIT = (1.0, 0.7), (1.0, 0.4), (0.2, 0.5)
 _MUCH = 4.0
 
@@ -54,7 +54,7 @@ class UserEvidence:
     plan: StagePlan
     named: int
     groups: int
-    left_out: float
+    left_out: float | None  # None where it is not known
     events: float  # of the items named
 
     @property
@@ -65,17 +65,17 @@ class UserEvidence:
         return math.hypot(_LEFT_STDDEV, noise)
 
 
-def fit_users(evidence: UserEvidence, law: ItemLaw, seed: int) -> list[tuple[UserLaw, float]]:
-    """The likeliest laws of the users for items of this law, each with the share of the belief in it.
+def fit_users(evidence: UserEvidence, model: ItemModel, seed: int) -> list[tuple[UserModel, float]]:
+    """The likeliest models of the users for items of this model, each with the share of the belief in it.
 
-    They are ends of searches from the best starts of each kind: often several laws say what was evidence.
+    They are ends of searches from the best starts of each kind: often several models explain the evidence.
     """
     from scipy.optimize import minimize
 
-    counts = law.counts()
+    counts = model.counts()
 
     def cost(at: Sequence[float], heavy: bool, events: int) -> float:
-        return -_log_likelihood(evidence, law, counts, _law_at(at, heavy), events, seed)
+        return -_log_likelihood(evidence, model, counts, _model_at(at, heavy), events, seed)
 
     found = []
     for heavy in (False, True):
@@ -84,27 +84,27 @@ def fit_users(evidence: UserEvidence, law: ItemLaw, seed: int) -> list[tuple[Use
             simplex = [start, *(np.add(start, move) for move in np.diag(_MOVES))]
             options = {"initial_simplex": simplex, "maxfev": _TRIES, "xatol": 0.02, "fatol": 0.05}
             best = minimize(cost, start, (heavy, _EVENTS), "Nelder-Mead", options=options)
-            found.append((float(best.fun), _law_at(best.x, heavy)))
+            found.append((float(best.fun), _model_at(best.x, heavy)))
     found.sort(key=lambda each: each[0])
     beliefs = [math.exp(found[0][0] - each) for each, _ in found]
-    kept = [(law, belief) for (_, law), belief in zip(found, beliefs, strict=True) if belief >= _LEAST_BELIEF]
-    return [(law, belief / sum(belief for _, belief in kept)) for law, belief in kept]
+    kept = [(model, belief) for (_, model), belief in zip(found, beliefs, strict=True) if belief >= _LEAST_BELIEF]
+    return [(model, belief / sum(belief for _, belief in kept)) for model, belief in kept]
 
 
-def _law_at(at: Sequence[float], heavy: bool) -> UserLaw:
+def _model_at(at: Sequence[float], heavy: bool) -> UserModel:
     centre, spread, habit = (float(np.clip(value, *ends)) for value, ends in zip(at, _ENDS, strict=True))
-    return UserLaw(centre, spread, habit, heavy)
+    return UserModel(centre, spread, habit, heavy)
 
 
 def _log_likelihood(
-    evidence: UserEvidence, law: ItemLaw, counts: np.ndarray, users: UserLaw, events: int, seed: int
+    evidence: UserEvidence, model: ItemModel, counts: np.ndarray, users: UserModel, events: int, seed: int
 ) -> float:
-    """The logarithm of how likely all that is told is under this law, up to what all laws share."""
+    """The logarithm of how likely the evidence is under this model, up to what all models share."""
     population = Population(counts, users)
     sample = _Sample(population.drawn(np.random.default_rng(seed), events), population, evidence.named)
     parts = [_names_chosen(evidence, sample), *_bounds_chosen(evidence, sample)]
     whole = sum(-_MUCH * math.log1p(-part / _MUCH) for part in parts)
-    whole -= (_least_off(evidence, law, sample) ** 2 + _left_out_off(evidence, sample) ** 2) / 2
+    whole -= (_least_off(evidence, model, sample) ** 2 + _left_out_off(evidence, sample) ** 2) / 2
     expected, stddev = _HEAVY_SPREAD if users.heavy else _SPREAD
     whole -= ((users.spread - expected) / stddev) ** 2 / 2
     return whole - ((users.habit - _HABIT[0]) / _HABIT[1]) ** 2 / 2
@@ -124,7 +124,7 @@ class _Sample:
         self.of_named = shard.with_items(pa.array(np.arange(named)))
 
     def kept(self, strategy_items: int, held: np.ndarray, weights: str) -> np.ndarray:
-        """What each of a user's items weighs on average, if so many of them are kept."""
+        """What each of a user's items weighs on average, if this number of them is kept."""
         kept = np.minimum(held, strategy_items)
         return kept ** (1 - _ROOTS.get(weights, 0.0)) / held
 
@@ -137,7 +137,7 @@ class _Sample:
         return float(weight[rows].sum() * self.stands_for / self.population.items[first:last].sum())
 
 
-def _least_off(evidence: UserEvidence, law: ItemLaw, sample: _Sample) -> float:
+def _least_off(evidence: UserEvidence, model: ItemModel, sample: _Sample) -> float:
     """How far the count that an item needs is from the one that the items shown tell of, in standard deviations."""
     names = evidence.plan.names
     if names is None:
@@ -155,22 +155,24 @@ def _least_off(evidence: UserEvidence, law: ItemLaw, sample: _Sample) -> float:
             typical = sample.weight_of_event(weight, evidence.named // 8, max(evidence.named // 2, 10))
             alive = sample.rank >= np.count_nonzero(counts * typical > threshold)
     typical = max(sample.weight_of_event(weight, 3 * evidence.named // 5, 8 * evidence.named // 5 + 3), 1e-9)
-    needed = math.log(threshold / typical / law.least)
-    if law.least == 1.0:  # all items are shown: none needs more than the least of them has
+    needed = math.log(threshold / typical / model.least)
+    if model.least == 1.0:  # all items are shown: none needs more than the least of them has
         needed = max(0.0, math.log(threshold / typical / counts[min(evidence.named, len(counts)) - 1]))
     return needed / _LEAST_STDDEV
 
 
 def _left_out_off(evidence: UserEvidence, sample: _Sample) -> float:
-    """How far the share that the bound leaves out is from the one that was evidence, in standard deviations."""
+    """How far the share that the bound leaves out is from the one that was released, in standard deviations."""
     plan, named = evidence.plan, sample.of_named
-    reached = np.minimum(named.totals(), plan.kept.totals_bound).sum()
+    capped = limit_per_item(named, plan.kept.max_per_item) if plan.kept.max_per_item else named
+    reached = np.minimum(capped.totals(), plan.kept.totals_bound).sum()
     if plan.counts is None:  # one event of each user
         left = named.totals() / np.maximum(sample.totals, 1)
     else:
-        capped = limit_per_item(named, plan.kept.max_per_item) if plan.kept.max_per_item else named
         norms = np.sqrt(squared_norms(capped).astype(float))
         left = capped.totals() * np.minimum(1.0, plan.kept.bound / np.maximum(norms, 1e-9))
+    if evidence.left_out is None:
+        return 0.0
     share = max(0.0, 1 - float(left.sum()) / max(float(reached), 1e-9))
     if evidence.left_out > 0:
         return (share - evidence.left_out) / evidence.left_out_stddev
@@ -183,13 +185,16 @@ def _bounds_chosen(evidence: UserEvidence, sample: _Sample) -> list[float]:
     if choice is None:
         return []
     table = [int(entry * sample.stands_for) for entry in choice.user_table(sample.of_named)]
-    found = []
+    found, place = [], choice.caps.index(kept.max_per_item)
+    if choice.cap_budget is not None:
+        found.append(_chance(choice.cap_exponents(table), place))
     if evidence.plan.counts is not None and choice.candidates:
         table[-1] = max(1, evidence.named)
-        asked = [(each.bound, each.max_per_item, each.noise) for each in choice.candidates]
-        found.append(_chance(choice.counts_exponents(table), asked.index(kept[:3])))
+        alike = [each for each in choice.candidates if each.max_per_item == kept.max_per_item]
+        asked = [(each.bound, each.noise) for each in alike]
+        found.append(_chance(choice.counts_exponents(table, alike), asked.index((kept.bound, kept.noise))))
     if choice.norms:
-        found.append(_chance(choice.totals_exponents(table), choice.norms.index(kept.totals_bound)))
+        found.append(_chance(choice.totals_exponents(table, place), choice.norms.index(kept.totals_bound)))
     return found
 
 

@@ -1,45 +1,19 @@
-"""What laws may cost a user, from epsilon and delta: the order, the divergence and what own items are named by.
+"""What selection curves may cost a user, from epsilon and delta: the order a, the divergence W, and H for items of one user
+alone.
 
-Let A be the share of delta below, e' = epsilon + ln(1 - delta), and R(t) = e' + (ln t + ln a - (a-1) ln(1 - 1/a)) / (a-1). A
-Renyi divergence of order a of at most R(t) - s gives a divergence at e' of at most t e^(-(a-1) s), and of t e^((a-1)(L - s))
-at e' - L (Canonne, Kamath, Steinke, "The discrete Gaussian", 2020: that is the largest of 1 - e^(e'-l) over e^((a-1) l)).
-Let U be 1, or 2 where a user is replaced. In the words of `law`:
+With e' = epsilon + ln(1 - delta), R(t) = e' + (ln t + ln a - (a-1) ln(1 - 1/a)) / (a-1), U = 1, or 2 where a user is replaced,
+c the sum of the ranges of the choices before, and D = a/8 times the sum of their squares:
 
-    one item     the exact law at epsilon - L and A F(e^((a-1)(L - D))) for every L up to c; where a user is replaced, two coins
-                 move: at half of both
+    one item     the exact curve at epsilon - L and A F(e^((a-1)(L - D))) for every L up to c; at half of both if U is 2
     one round    W = (R(A) - D) / U,         H = A (1 - e^(-(a-1) W))
     rounds       W = (R((1-h) B) - D) / U,   H = h B, of both of which each round has a share
 
-with F(g) = max(1, g, (B/A)(h + (1-h) g)). The share h of own items and the ratio B/A are any numbers for which h B < A (both in
-`tuning`). Without a choice, B is A.
+where F(g) = max(1, g, (B/A)(h + (1-h) g)). The share h and the ratio B/A are any numbers with h B < A (both in `tuning`);
+without a choice B is A. A is delta by E, the largest mean of F that the choices can make (`worst_mean`).
 
-Guarantee: choices of ranges c_1, c_2, ..., each of which knows those before, and whichever of these they lead to, are together
-(epsilon, delta)-differentially private; without a choice, for c = D = 0, each of them is, alone. c and D are sums over choices.
-
-Proof. (1 - H) M* <= M but for own names, which have probability H at most. So M has at every e a divergence of at most H and
-that of M* at e + ln(1 - H). Let the choices be made with losses of L together, and g = e^((a-1)(L - D)). What is left is
-epsilon - L, at least epsilon - c. Then the divergence of what follows is at most A F(g):
-
-    one item     A F(g), as its law is made
-    rounds       h B + (1-h) B g
-    one round    u H + A g e^(-(a-1) u W) for a user of a share u of own items: they are named by u H at most, and the others
-                 differ by U W - u W. This is convex in u, A g for u = 0, and a mean of A and A g for u = 1.
-
-The whole is at most the mean of A F(g) over the losses of the choices. F rises, and is convex in g, which is convex in e^-L.
-The losses of one choice lie in an interval [t - c, t], and the mean of e^-L is 1: so the mean of F is largest where L is at the
-ends. Of several choices the last comes first. Given what those before it have made of g, the mean of F is at most that of its
-worst t; and the largest of these means, over all t, rises again with that g, and is convex in it. So they are taken one by one,
-and the mean for the first of them is E: A = delta / E. (That the product of g over the choices may be as large as those of each
-would not do: the worst cases of two choices do not happen together.)
-
-D = a c^2 / 8 is what a choice costs in divergence: psi(t), the logarithm of the mean of e^(tL) over the second law, is 0 at 0
-and at 1, and psi'' is the variance of what lies within an interval of c, at most c^2 / 4. So psi(a) <= a (a-1) c^2 / 8. (The
-proof above holds for any D; this one keeps E small.)
-
-Where a mechanism follows that looks at the data again, and is rho-zCDP given the names, all of it goes by divergences: for one
-item, one round and several, A = delta, W = (R((1-h) A) - D - a rho) / U and H = h A. The choice, M* and what follows then
-differ by R((1-h) A) at most, and are (e', (1-h) A)-differentially private. Names of the first kind cost the rest of delta and
-of epsilon.
+Guarantee: choices of these ranges, each of which knows those before, and whichever of the namings they lead to, are together
+(epsilon, delta)-differentially private; so is each naming without a choice. Where something follows that is rho-zCDP given the
+names, all goes by divergences: A = delta, W = (R((1-h) A) - D - a rho) / U and H = h A. Proof: docs/proofs/partitions.md.
 """
 
 from __future__ import annotations
@@ -57,9 +31,15 @@ from headcount.mechanisms.accounting.composition import renyi_left
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.coins import slope_ratio
-from headcount.mechanisms.partitions.law import Law, check_law_delta, coin_law, law_states, one_item_law
+from headcount.mechanisms.partitions.selection_curve import (
+    SelectionCurve,
+    check_curve_delta,
+    curve_states,
+    make_curve,
+    one_item_curve,
+)
 
-# Into so many parts the values of t are cut, and those of L for one item.
+# The number of parts that values of t are cut into, and those of L for one item.
 _VALUES, _STEPS = 100, 50
 
 # Beyond the rounding of these formulas.
@@ -67,8 +47,10 @@ _SLACK = 1 - 1e-9
 
 
 @dataclasses.dataclass(frozen=True)
-class LawBudget:
-    """The parts of a budget for laws, beside choices of ranges `choices` and zCDP of `rho` that follows (0: there is none)."""
+class CurveBudget:
+    """The parts of a budget for selection curves, beside choices of these ranges, and zCDP of `rho` that follows (0: none
+    does).
+    """
 
     budget: Budget
     relation: Relation
@@ -79,14 +61,14 @@ class LawBudget:
     early = tuning.EARLY_ROUNDS_SHARE
 
     def __post_init__(self) -> None:
-        check_law_delta(self.budget.delta)
+        check_curve_delta(self.budget.delta)
 
     @functools.cached_property
     def order(self) -> float:
         """The order of all divergences: one number, as only divergences of one order add up."""
         best = best_order(lambda order: self._divergence(order, self.budget.delta / 2))
         if self._divergence(best, self._rounds(best) * (1 - tuning.OWN_ITEMS_DELTA)) <= 0:
-            raise ParameterError(f"{self.budget!r} is too small for a law: raise epsilon or delta")
+            raise ParameterError(f"{self.budget!r} is too small for a curve: raise epsilon or delta")
         return best
 
     @property
@@ -111,19 +93,19 @@ class LawBudget:
         left = self._beside(self.order)
         return Budget(self.budget.epsilon - left, self.share if self.choices else self.budget.delta)
 
-    def law(self, items: int, in_rounds: bool, part: float) -> Law:
-        """The law of a round that has this part of all; for one item, of which nothing follows, the exact one."""
+    def curve(self, items: int, in_rounds: bool, part: float) -> SelectionCurve:
+        """The curve of a round that has this part of all; for one item, of which nothing follows, the exact one."""
         if items == 1 and self.rho == 0:
-            return one_item_law(*self.one_item)
+            return one_item_curve(*self.one_item)
         cost, shown = self.cost(in_rounds)
         if items == 1:
-            return coin_law(1, self.order, cost * part, shown * part, fine=1)
-        return coin_law(items, self.order, cost * part, shown * part)
+            return make_curve(1, self.order, cost * part, shown * part, fine=1)
+        return make_curve(items, self.order, cost * part, shown * part)
 
     def states(self, items: int, in_rounds: bool, part: float) -> float:
-        """About how many states the law of a round of several items has."""
+        """About how many states the curve of a round of several items has."""
         cost, _ = self.cost(in_rounds)
-        return law_states(items, self.order, cost * part)
+        return curve_states(items, self.order, cost * part)
 
     @property
     def one_item(self) -> tuple[tuple[Fraction, Fraction], ...]:
@@ -137,7 +119,7 @@ class LawBudget:
             return ((whole / users, Fraction(repr(self.budget.delta)) / users),)
         most = sum_up(self.choices)
         if whole <= Fraction(most):
-            raise ParameterError(f"{self.budget!r} is too small for a choice beside a law: raise epsilon")
+            raise ParameterError(f"{self.budget!r} is too small for a choice beside a curve: raise epsilon")
         beside = self._beside(self.order)
         first = min(most, beside + math.log(_last_of_one()) / (self.order - 1))
         ends = [first + (most - first) * number / _STEPS for number in range(_STEPS)] + [most]
@@ -170,11 +152,13 @@ class LawBudget:
 
 
 @dataclasses.dataclass(frozen=True)
-class LawPart:
-    """What laws may cost as a part of a release: a divergence of one order, of `cost` for neighbours, and own items that are
-    named by `shown` at most; whatever K is, and in all rounds together. Whoever states it composes it with what else there is.
+class CurvePart:
+    """What selection curves may cost as a part of a release: a Renyi divergence of one order of `cost` for neighbours, and
+    `shown`.
 
-    `budget` is that of the whole release. The law of one item is not the exact one, which has no divergence of an order.
+    `shown` is the probability that items of one user alone are named. Both hold whatever K is, in all rounds together. Whoever
+    states them composes them with the rest. `budget` is that of the whole release. For one item the curve is not the exact one,
+    which has no divergence of an order.
     """
 
     budget: Budget
@@ -186,13 +170,13 @@ class LawPart:
     early = tuning.EARLY_ROUNDS_SHARE_OF_PART
 
     def __post_init__(self) -> None:
-        check_law_delta(self.budget.delta)
+        check_curve_delta(self.budget.delta)
 
     @property
     def rho(self) -> float:
-        """All laws together also have divergences of at most alpha times this, of every order alpha from 1 to `order`.
+        """All curves together also have divergences of at most alpha times this, of every order alpha from 1 to `order`.
 
-        Each law keeps its part of it for a user, by the order; a user who is replaced moves as much as two.
+        Each curve keeps its part of it for a user, by the order; a user who is replaced moves as much as two.
         """
         return self._slope_ratio * self.cost / self.order
 
@@ -200,19 +184,19 @@ class LawPart:
     def _slope_ratio(self) -> float:
         return slope_ratio(self.order, self.cost / self.relation.users)
 
-    def law(self, items: int, in_rounds: bool, part: float) -> Law:
-        """The law of a round that has this part of all."""
+    def curve(self, items: int, in_rounds: bool, part: float) -> SelectionCurve:
+        """The curve of a round that has this part of all."""
         of_each = self.cost * _SLACK / self.relation.users * part
         fine = {"fine": 1} if items == 1 else {}
-        return coin_law(items, self.order, of_each, self.shown * _SLACK * part, slope_ratio=self._slope_ratio, **fine)
+        return make_curve(items, self.order, of_each, self.shown * _SLACK * part, slope_ratio=self._slope_ratio, **fine)
 
     def states(self, items: int, in_rounds: bool, part: float) -> float:
-        """About how many states the law of a round has."""
-        return law_states(items, self.order, self.cost / self.relation.users * part)
+        """About how many states the curve of a round has."""
+        return curve_states(items, self.order, self.cost / self.relation.users * part)
 
 
 def best_order(divergence: Callable[[float], float]) -> float:
-    """The order of laws that may cost so much at each. Any order above 1 keeps the guarantee."""
+    """The order of curves that may cost this divergence at each order. Any order above 1 keeps the guarantee."""
     orders = (1 + 2 ** (number / 32) for number in range(-96, 480))
     return max(orders, key=lambda order: divergence(order) / order**tuning.ORDER_POWER)
 
