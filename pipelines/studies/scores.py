@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headcount.mechanisms.histogram.estimates import Estimated
 from headcount.pipelines.studies.data import Data
 from headcount.pipelines.studies.methods import QUESTIONS
 
@@ -72,7 +73,7 @@ def score(rows: pa.RecordBatch, data: Data, question: str, large_from: int = LAR
         items=rows.num_rows,
         median_error=median,
         error_90=most,
-        held=_held(rows, data.truth(asked.of, _cap(decision)), place) if asked.counts else None,
+        held=_held(rows, data, asked.of, place, decision),
         covered=covered,
         missing=1 - covered,
         missing_mass=1 - _share(data.users[shown].sum(), data.users.sum()),
@@ -84,16 +85,11 @@ def score(rows: pa.RecordBatch, data: Data, question: str, large_from: int = LAR
     )
 
 
-def _cap(decision: Any) -> int:
-    """How many events of one user on one item count at most; 0 stands for all."""
-    kept = getattr(getattr(decision, "plan", None), "kept", None)
-    return 0 if kept is None else int(kept.max_per_item)
-
-
-def _held(rows: pa.RecordBatch, true: np.ndarray, place: np.ndarray) -> float | None:
+def _held(rows: pa.RecordBatch, data: Data, of: str, place: np.ndarray, decision: Any) -> float | None:
     """The share of estimates whose interval holds the true number: other rows have that of their noise alone."""
-    if not {"count", "low", "high"} <= {*rows.schema.names} or rows.num_rows == 0:
+    if not isinstance(decision, Estimated) or "count" not in rows.schema.names or rows.num_rows == 0:
         return None
+    true = data.truth(of, decision.plan.kept.max_per_item)
     there = np.where(place >= 0, true[place], 0)
     low, high = (np.asarray(rows.column(name), dtype=float) for name in ("low", "high"))
     return float(np.mean((low <= there) & (there <= high)))

@@ -76,7 +76,7 @@ def test_csv_has_a_line_for_each_release(found, tmp_path):
     assert written == [str(tmp_path / "out" / name) for name in ("compare.csv", "compare.html")]
     rows = list(csv.DictReader(io.StringIO((tmp_path / "out" / "compare.csv").read_text())))
     assert list(rows[0]) == COLUMNS and len(rows) == 16
-    assert rows[0]["command"].startswith("headcount histogram") and rows[0]["decision"].startswith("chosen: ")
+    assert rows[0]["command"] == "headcount histogram --of events" and rows[0]["decision"].startswith("chosen: ")
     with pytest.raises(headcount.ParameterError, match="has a compare.csv already"):
         found.save(tmp_path / "out")
     found.save(tmp_path / "out", overwrite=True)

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.histogram.estimates import Estimated
 from headcount.pipelines.studies.data import in_memory
 from headcount.pipelines.studies.scores import MEANINGS, Score, mean, score
 
@@ -74,12 +75,14 @@ def test_the_estimate_is_measured_and_not_the_bounded_count():
 def test_how_often_intervals_hold_what_the_column_means():
     """Of events at most 3 of one user on one item count: a has 6, b 6 and c 3. Without a cap they have 10, 6 and 4."""
     released = rows(item=["a", "b", "c"], count=[6.0, 5.0, 9.0], low=[5.0, 3.0, 8.0], high=[7.0, 8.0, 12.0])
-    capped = SimpleNamespace(plan=SimpleNamespace(kept=SimpleNamespace(max_per_item=3)))
+    capped, uncapped = (Estimated(SimpleNamespace(kept=SimpleNamespace(max_per_item=cap)), 1, 0.1) for cap in (3, 0))
     assert score(released, DATA, "events", decision=capped).held == pytest.approx(2 / 3)
-    assert score(released, DATA, "events").held == pytest.approx(1 / 3)
+    assert score(released, DATA, "events", decision=uncapped).held == pytest.approx(1 / 3)
+    assert score(released, DATA, "events").held is None
     capped_truth = dict(zip(DATA.items.to_pylist(), DATA.truth("events", 3).tolist(), strict=True))
     assert capped_truth == {"a": 6, "b": 6, "c": 3} and (DATA.truth("users", 3) == DATA.users).all()
-    assert score(rows(item=["a"], bounded_count=[6.0], low=[5.0], high=[7.0]), DATA, "events").held is None
+    bounded = rows(item=["a"], bounded_count=[6.0], low=[5.0], high=[7.0])
+    assert score(bounded, DATA, "events", decision=capped).held is None
 
 
 def test_names_have_no_error_of_counts():
