@@ -125,7 +125,7 @@ class AggregateStages:
             self.relation,
             self._candidates() if account.counts_choice is not None else (),
             tuning.NORMS_OF_TOTALS if self.calibrated else (),
-            (1 if self.metrics.only_users else 0,),
+            (1 if self.metrics.totals == ("users",) else 0,),
             users_budget=account.users_choice,
         )
 

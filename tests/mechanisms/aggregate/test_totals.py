@@ -50,6 +50,18 @@ def test_users_of_very_many_events_do_not_spoil_the_numbers_of_users(make_releas
         assert np.asarray(rows.column("users_noise_stddev")).max() < 0.06 * true.min()
 
 
+@pytest.mark.parametrize("beside", [[], ["mean:price:0:100"], ["quantile:0.5:price:0:100"]])
+def test_totals_of_users_alone_are_bounded_by_keys_whatever_is_asked_beside(beside):
+    """A user of two keys with 5,000 rows on each is above a bound of one key, and of no more: where rows were counted, totals of
+    users beside a mean had noise for thousands of rows, and an upper end of three times the truth."""
+    choice = aggregate(Budget(1, 1e-8), ["users", *beside]).stages.choice
+    shard = one_shard([contribution_batch(pa.array(["u", "u"]), pa.array(["a", "b"]), pa.array([5000, 5000]))])
+    table = choice.user_table(shard)[len(choice.candidates) :]
+    assert dict(zip(choice.norms, table, strict=False))[1] == 1 and sum(table[1 : len(choice.norms)]) == 0
+    events = aggregate(Budget(1, 1e-8), ["events", *beside]).stages.choice
+    assert sum(events.user_table(shard)[len(events.candidates) :][: len(events.norms)]) > 30
+
+
 def test_no_user_is_worth_more_than_its_limit():
     """A user of 2,000 keys with 3 rows on each, where larger caps than 3 change nothing but what one user may be worth."""
     choice = aggregate(Budget(1, 1e-8), [Metric("events")]).stages.choice
