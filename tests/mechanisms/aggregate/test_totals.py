@@ -52,8 +52,8 @@ def test_users_of_very_many_events_do_not_spoil_the_numbers_of_users(make_releas
 
 @pytest.mark.parametrize("beside", [[], ["mean:price:0:100"], ["quantile:0.5:price:0:100"]])
 def test_totals_of_users_alone_are_bounded_by_keys_whatever_is_asked_beside(beside):
-    """A user of two keys with 5,000 rows on each is above a bound of one key, and of no more: where rows were counted, totals of
-    users beside a mean had noise for thousands of rows, and an upper end of three times the truth."""
+    """A user of two keys with 5,000 rows on each is above a bound of one key, and of no more: where rows were counted, totals
+    of users beside a mean had noise for thousands of rows, and an upper end of three times the truth."""
     choice = aggregate(Budget(1, 1e-8), ["users", *beside]).stages.choice
     shard = one_shard([contribution_batch(pa.array(["u", "u"]), pa.array(["a", "b"]), pa.array([5000, 5000]))])
     table = choice.user_table(shard)[len(choice.candidates) :]
