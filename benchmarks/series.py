@@ -2,8 +2,8 @@
 
     python benchmarks/series.py
 
-The weeks differ by chance alone. Estimates are beside bounded counts whose bound is chosen anew each week, and beside those of
-one bound that was chosen on the first week (`--bound-from`). Every release is a call, at (1, 1e-8).
+The weeks differ by chance alone, and users are counted. Estimates are beside bounded counts whose bound is chosen anew each
+week, and beside those of the bound of the first week, given. Every release is a call, at (1, 1e-8).
 """
 
 from __future__ import annotations
@@ -44,20 +44,22 @@ def main() -> None:
     logs = weeks(given.weeks)
     counted = logs[0]["item"].value_counts()
     item = max(counted.to_pylist(), key=lambda row: row["counts"])["values"]
-    once = headcount.choose_bound(logs[0], **PROMISE | {"epsilon": 0.1, "delta": 0.0}, for_epsilon=1, for_delta=1e-8)
+    bound = None
     rows = []
     for number, log in enumerate(logs, start=1):
-        anew = headcount.histogram(log, **PROMISE, of="events", method="one-stage")
-        kept = headcount.histogram(log, **PROMISE, of="events", method="one-stage", bound_from=once.report)
-        estimates = headcount.histogram(log, **PROMISE, of="events")
+        anew = headcount.histogram(log, **PROMISE, method="one-stage")
+        chosen = anew.report["details"]["chosen"]["bound"]
+        bound = bound or chosen
+        kept = headcount.histogram(log, **PROMISE, method="one-stage", bound=bound)
+        estimates = headcount.histogram(log, **PROMISE)
         rows.append(
             {
                 "week": number,
-                "true": pc.sum(pc.equal(log["item"], item)).as_py(),
+                "true": pc.count_distinct(log.filter(pc.equal(log["item"], item))["user"]).as_py(),
                 "estimate": largest(estimates, item, "count"),
                 "low": largest(estimates, item, "low"),
                 "high": largest(estimates, item, "high"),
-                "bound chosen anew": anew.report["details"]["chosen"]["bound"],
+                "bound chosen anew": chosen,
                 "its bounded count": largest(anew, item, "bounded_count"),
                 "bounded count of one bound": largest(kept, item, "bounded_count"),
             }
