@@ -30,6 +30,7 @@ from headcount.mechanisms.accounting.budget import Budget, sum_up
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.bound_choice.clip_choice import ClipBound, ClipCandidate, ClipChoice
 from headcount.mechanisms.choice.exponential import select
+from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.lanes import Lanes
 
 
@@ -52,6 +53,11 @@ class KeysChoice(ClipChoice):
     name = "keys"
     misplaced = tuning.LEFT_OUT_PRICE_OF_AGGREGATE
     flattens = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.cap_budget is not None:
+            raise ParameterError("the rows of a user on a key are chosen with its keys here: leave cap_budget out")
 
     @property
     def budget(self) -> Budget:

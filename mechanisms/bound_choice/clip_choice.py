@@ -47,10 +47,12 @@ PARTS = 2**8
 CAP_STEP = round(PARTS * tuning.ABOVE_CAP)
 
 
-def check_steps(caps: int) -> None:
-    """Refuses more caps than the proof has steps for."""
-    if CAP_STEP * (caps - 1) > PARTS:
-        raise ParameterError(f"{caps} caps are too many to choose from: give at most {PARTS // CAP_STEP + 1}")
+def check_caps(caps: Sequence[int]) -> None:
+    """Refuses caps that do not rise, and more of them than the proof has steps for."""
+    if list(caps) != sorted({*caps}):
+        raise ParameterError(f"caps to choose from must rise, got {tuple(caps)}")
+    if CAP_STEP * (len(caps) - 1) > PARTS:
+        raise ParameterError(f"{len(caps)} caps are too many to choose from: give at most {PARTS // CAP_STEP + 1}")
 
 
 class ClipBound(NamedTuple):
@@ -115,7 +117,7 @@ class ClipChoice(TableChoice):
     flattens = False  # whether what a cap takes away is to be estimated, too
 
     def __post_init__(self) -> None:
-        check_steps(len(self.caps))
+        check_caps(self.caps)
 
     @property
     def budget(self) -> Budget:

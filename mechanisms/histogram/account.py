@@ -114,6 +114,12 @@ class Account:
         return tuple(part for part in (self.names_limit, self.names_choice) if part is not None)
 
     @property
+    def first_choices(self) -> tuple[Budget, ...]:
+        """The draws up to the one that decides on the way: how items are named, or else the kind of noise, after the cap."""
+        found = self.naming_choices or (self.cap_choice, self.counts_choice)
+        return tuple(part for part in found if part is not None)
+
+    @property
     def gaussian(self) -> bool:
         """Whether there is a Gaussian plan."""
         return self.counts_mu > 0
@@ -145,10 +151,11 @@ class Account:
 
     def delta(self) -> float:
         """What all of it costs at epsilon."""
-        first = _epsilons(*(self.naming_choices or (self.counts_choice,)))
-        last = _epsilons(self.totals_choice, self.cap_choice)
+        named = self.names_choice is not None
+        first = _epsilons(*self.first_choices)
+        last = _epsilons(self.totals_choice, self.cap_choice if named else None)
         # With names, what follows the first choice in the Gaussian plan is the choice of the counts' bound as well.
-        counts = self.counts_choice if self.names_choice is not None else None
+        counts = self.counts_choice if named else None
         second = _epsilons(counts, self.users_choice, *self.ranges_choices)
         ways = []
         if self.law is not None:
@@ -198,10 +205,14 @@ def make_account(
     if not gaussian:
         return Account(*choices, 0.0, 0.0, 0.0, 0.0, *pures, names_limit=limit, cap_choice=cap)
     hiding = tuning.THRESHOLD_DELTA * budget.delta if named else 0.0
-    first = _epsilons(limit, names, None if named else counts)
-    after = Parts(_epsilons(counts if named else None, users, *ends, totals, cap), hiding=hiding)
+    # The cap is drawn after what decides on the way, where that is how items are named, and before it elsewhere.
+    first = _epsilons(limit, names) if named else _epsilons(cap, counts)
+    then = _epsilons(cap) if named else ()
+    after = Parts((*_epsilons(counts if named else None, users, *ends, totals), *then), hiding=hiding)
     other = (
-        [Parts(_epsilons(totals, cap), pure=_positive(pure_counts, pure_totals), hiding=pure_hiding)] if pure else []
+        [Parts((*_epsilons(totals), *then), pure=_positive(pure_counts, pure_totals), hiding=pure_hiding)]
+        if pure
+        else []
     )
 
     def largest(*other: Parts) -> tuple[float, float, float]:

@@ -148,14 +148,15 @@ def estimates(
                 "bound",
             )
         pure = not gaussian
+    chosen, calibrated = given is None and (gaussian or names is not None), calibrate == "totals"
     account = make_account(
         budget,
         named=names is None,
-        chosen=given is None and (gaussian or names is not None),
-        calibrated=calibrate == "totals",
+        chosen=chosen,
+        calibrated=calibrated,
         gaussian=gaussian,
         pure=pure,
-        capped=cap is None and given is None,
+        capped=cap is None and given is None and (chosen or calibrated),
     )
     stages = Stages(account, relation, given, cap, of == "users", None if names is None else len(names))
     made = EstimatesMechanism(stages, names, item_type)

@@ -290,13 +290,13 @@ class Stages:
     def _first(self) -> Losses:
         """The choice that decides on the way: where items are named, two draws."""
         account = self.account
-        first = account.naming_choices or (account.counts_choice,)
-        return Losses.of(*(Draw(each.epsilon) for each in first if each is not None))
+        return Losses.of(*(Draw(each.epsilon) for each in account.first_choices))
 
     def _way(self, pure: bool) -> Losses:
         """All that one of the ways may cost after that choice, with choices of its own: as in `Account.delta`."""
         account, named = self.account, self.account.names_choice is not None
-        choices = [account.totals_choice, account.cap_choice, account.counts_choice if named and not pure else None]
+        choices = [account.totals_choice, account.cap_choice if named else None]
+        choices += [account.counts_choice if named and not pure else None]
         draws = [Draw(choice.epsilon) for choice in choices if choice is not None]
         if not pure:
             draws += [Draw(choice.epsilon) for choice in account.ranges_choices]

@@ -123,7 +123,7 @@ TABLE = [
     Line(LimitPerItem, "_steps", KEY | {"count": 3}, OTHER | {"count": 4}),
     Line(NoisyCounts, "mechanism", KEY | {"budget": BUDGET, "bound": Bound(l1=3)},
          COUNTS | {"bound": Bound(l1=4), "domain": ["a"], "noise": "gaussian"}),
-    Line(Histogram, "mechanism", KEY | {"budget": BUDGET},
+    Line(Histogram, "mechanism", KEY | {"budget": BUDGET, "of": "events"},
          GOOD | {"bound": 3, "max_per_item": 2, "noise": "laplace", "domain": ["a", "b"], "method": "one-stage", "of": "users",
                  "calibrate": "none"},
          (({"method": "one-stage"}, {"bound": 3, "max_per_item": 2, "noise": "laplace", "objective": "items",

@@ -65,11 +65,11 @@ def crowd() -> tuple[User, ...]:
     return tuple({(7 * u + k) % ITEMS: 1 + u % 3 for k in range(1 + u % 90)} for u in range(150))
 
 
-def table_of(choice: ClipChoice, users: list[User]) -> list[int]:
+def table_of(choice: ClipChoice, users: list[User], items: int = ITEMS) -> list[int]:
     rows = [(f"u{number}", DOMAIN[item], count) for number, user in enumerate(users) for item, count in user.items()]
     user, item, count = (pa.array(list(column)) for column in zip(*rows, strict=True))
     whole = choice.user_table(one_shard([contribution_batch(user, item, count)]))
-    return [a + b for a, b in zip(whole, choice.items_table(ITEMS), strict=True)]
+    return [a + b for a, b in zip(whole, choice.items_table(items), strict=True)]
 
 
 def worst(choice: ClipChoice, draws: Draws) -> float:
@@ -110,6 +110,37 @@ def sharp(monkeypatch) -> Draws:
 def test_one_user_moves_all_draws_by_epsilon_at_most(what, relation, sharp):
     found = worst(choice_of(what, relation), sharp)
     assert 0.7 < found <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize("items", [1, 2, 4, 9, 50])
+def test_few_items_bound_what_a_user_is_worth(items, relation, sharp, monkeypatch):
+    """The sensitivity is that of the root of the items, and all of it is used; at half of it the draws cost too much."""
+
+    def worst_of_few() -> float:
+        choice = estimates(BUDGET, domain=DOMAIN[:items], of="events", noise="gaussian", relation=relation)
+        few, found = choice.stages.clip_choice, {}
+        users = {name: {item: count for item, count in user.items() if item < items} for name, user in USERS.items()}
+        crowd = [{item: 1 + item % 3 for item in range(min(items, 1 + u % 9))} for u in range(40)]
+        for name, user in users.items():
+            sharp.forget()
+            table = table_of(few, [*crowd, user], items)
+            few.choose(table, Lanes(bytes(32), np.zeros((1, 2), dtype=np.uint64)))
+            found[name] = list(sharp.selected)
+        pairs = itertools.combinations(USERS, 2)
+        if relation is Relation.ADD_REMOVE:
+            pairs = (("nobody", name) for name in USERS)
+        budgets = (few.cap_budget, few.counts_budget, few.totals_budget)
+        return max(
+            selection_range(one, other) / budget.epsilon
+            for a, b in pairs
+            for one, other, budget in zip(found[a], found[b], budgets, strict=True)
+        )
+
+    assert 0.5 < worst_of_few() <= 1 + 1e-9
+    real = ClipChoice.most
+    monkeypatch.setattr(ClipChoice, "most", lambda self, each, n: Fraction(real(self, each, n), 4))
+    assert worst_of_few() > 1.1
 
 
 def uncut(candidates: Any, totals: Any, norms: Any, spared: Any, users: Any) -> list[int]:

@@ -82,7 +82,8 @@ def ways_of(losses: Losses) -> tuple[Losses, list[Losses]]:
 def check_gaussian(way: Losses, account: Account, before: dict[Draw, int]) -> None:
     """The Gaussian plan: its choices, the precision of all noise, and what thresholds or laws leave to show."""
     counts = account.counts_choice if account.names_choice is not None else None
-    choices = (counts, account.totals_choice, account.cap_choice, account.users_choice, *account.ranges_choices)
+    cap = account.cap_choice if account.names_choice is not None else None  # else it comes before the ways part
+    choices = (counts, account.totals_choice, cap, account.users_choice, *account.ranges_choices)
     assert parts_of(way, Draw) == _added(before, draws_of(*choices))
     assert not parts_of(way, Laplace)
     assert way.hiding == pytest.approx(account.hiding, rel=1e-9) and (way.hiding > 0) == (account.hiding > 0)
@@ -96,7 +97,7 @@ def check_gaussian(way: Losses, account: Account, before: dict[Draw, int]) -> No
 
 def check_pure(way: Losses, account: Account, before: dict[Draw, int], named: bool) -> None:
     """The Laplace plan: no bound of the counts is chosen where one step names and counts, and all of its noise is there."""
-    assert parts_of(way, Draw) == _added(before, draws_of(account.totals_choice, account.cap_choice))
+    assert parts_of(way, Draw) == _added(before, draws_of(account.totals_choice, account.cap_choice if named else None))
     assert way.mu == way.rho == 0
     assert way.hiding == (pytest.approx(account.pure_hiding, rel=1e-9) if named else 0)
     noise = sum(part.epsilon * times for part, times in parts_of(way, Laplace).items())
@@ -111,7 +112,8 @@ def check_stated(mechanism: EstimatesMechanism | AggregateMechanism) -> None:
     """The stated losses have every part of the account, and none of another size."""
     account, losses = mechanism.stages.account, mechanism.guarantee().losses
     named = account.names_choice is not None
-    first = draws_of(account.names_limit, account.names_choice) if named else draws_of(account.counts_choice)
+    of_domain = (account.cap_choice, account.counts_choice)
+    first = draws_of(account.names_limit, account.names_choice) if named else draws_of(*of_domain)
     before, ways = ways_of(losses)
     kinds = [kind for kind, there in (("gaussian", account.gaussian), ("pure", account.pure)) if there]
     assert len(ways) == len(kinds)
