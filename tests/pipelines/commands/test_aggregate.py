@@ -152,7 +152,7 @@ def test_ranges_are_chosen_and_the_report_has_them(tmp_path, capsys):
     rows = pa.concat_tables(
         [table(pa.float64()).set_column(0, "user", pa.array([f"u{k}-{n}" for n in range(900)])) for k in range(5)]
     )
-    files = ["--input", write(rows, tmp_path, "parquet"), "--key-file", str(tmp_path / "key")]
+    files = ["--input", write(rows, tmp_path, "parquet"), "--key-file", str(tmp_path / "key"), "--release-id", "r1"]
     assert main(["aggregate", *files, *flags[:-1], "--output", str(tmp_path / "out")]) == 0
     assert "price from 0 to 200; price from -200 to 200" in capsys.readouterr().out
     report = json.loads((tmp_path / "out" / "report.json").read_text())
