@@ -127,7 +127,7 @@ TOTALS_NOISE_PRICE = 0.3
 
 #: What noise counts for a mean, a variance or a quantile by that for a total: a bound takes rows from these, and no part of the
 #: number itself (`aggregate.stages`, where it is averaged over the metrics). More keeps fewer rows with less noise. 2 has lower
-#: errors than 5 on nine laws, half as large where users have many keys.
+#: errors than 5 on seven laws, half as large where users have many keys.
 RATIO_NOISE_PRICE = 2
 
 #: The power by which larger bounds are drawn less often, where nobody is above them: of one total and of items per user, and of
@@ -333,7 +333,8 @@ GROUPS_ALIKE, MOST_GROUPS = 3.0, 64
 #: counted, as the root of a user's items becomes their number (`histogram.groups`). What real data showed; more makes intervals
 #: wider. How many second looks this is worth, which may tell of more; and the noise of all totals together, as a part of them,
 #: from which on it is not told what was left out.
-SPREAD_OF_LEFT_OUT, LEFT_OUT_OF_FULL_SPREAD, LOOKS_OF_SPREAD, LEFT_OUT_UNKNOWN = 0.15, 0.3, 4, 0.1
+SPREAD_OF_LEFT_OUT, LEFT_OUT_OF_FULL_SPREAD, SPREAD_OF_ONE_EVENT = 0.15, 0.3, 2
+LOOKS_OF_SPREAD, LEFT_OUT_UNKNOWN = 4, 0.1
 
 #: The distribution of counts behind the noisy ones (`histogram.deconvolution`): how finely it is told, in standard deviations
 #: of the noise, up to how many of them, and the steps of its computation. Finer and farther is slower; more steps follow single

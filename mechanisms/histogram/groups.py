@@ -233,10 +233,8 @@ def calibrate(
     )  # 1 - 1 / scale of it is not in the sample
     variance = (scale * noise) ** 2 + (by_scale * kept) ** 2 + of_sample
     ends = (counts - DEVIATIONS * noise, counts + DEVIATIONS * noise) if own_ends is None else own_ends
-    full = 2 if own_ends is not None else 1
-    spread = (
-        full * tuning.SPREAD_OF_LEFT_OUT * np.minimum(1.0, (1 - 1 / scale) / tuning.LEFT_OUT_OF_FULL_SPREAD) * estimate
-    )
+    full = tuning.SPREAD_OF_LEFT_OUT * (1 if own_ends is None else tuning.SPREAD_OF_ONE_EVENT)
+    spread = full * np.minimum(1.0, (1 - 1 / scale) / tuning.LEFT_OUT_OF_FULL_SPREAD) * estimate
     looks = np.flatnonzero(group < apart)
     look, look_noise = totals[group[looks]], total_noise[group[looks]]
     if apart:
