@@ -11,13 +11,15 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.calibration.bound import Bound
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
+from headcount.mechanisms.columns.level_keys import LevelKeys
 from headcount.mechanisms.counting.evidence import check_bounded
 from headcount.mechanisms.counting.quality import Quality
-from headcount.mechanisms.errors import InputError
+from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.histogram.auto import AutoHistogramMechanism, Decided
 from headcount.mechanisms.histogram.estimates import EstimatesMechanism
 from headcount.mechanisms.histogram.factory import histogram
 from headcount.mechanisms.histogram.fixed import HistogramMechanism, noisy_bounded
+from headcount.mechanisms.histogram.levels.release import LevelsMechanism
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.bounding import Bounded
 from headcount.transforms.core.base import PrivateTransform
@@ -30,6 +32,7 @@ from headcount.transforms.core.rows import KeepGood, count_row, estimate_row
 from headcount.transforms.core.user_shards import UserShards, item_shards
 from headcount.transforms.estimates import estimated
 from headcount.transforms.keyed.domain import given_items
+from headcount.transforms.levels import levelled
 
 
 class Histogram(PrivateTransform):
@@ -77,7 +80,7 @@ class Histogram(PrivateTransform):
         output_files: N for one element (k, record batch) for each k < N (default: None, rows).
     """
 
-    mechanism: EstimatesMechanism | HistogramMechanism | AutoHistogramMechanism
+    mechanism: EstimatesMechanism | HistogramMechanism | AutoHistogramMechanism | LevelsMechanism
 
     def __init__(
         self,
@@ -93,6 +96,8 @@ class Histogram(PrivateTransform):
         objective: str | None = None,
         bound_method: str = "auto",
         bound_share: float | None = None,
+        levels: bool = False,
+        home: bool = False,
         max_relative_error: float | None = None,
         suppress_below: int | None = None,
         relation: Relation | str = Relation.ADD_REMOVE,
@@ -114,11 +119,26 @@ class Histogram(PrivateTransform):
             objective=objective,
             bound_method=bound_method,
             bound_share=bound_share,
+            levels=2 if levels else 0,  # as many as the keys of the collection have, once these are known
+            home=home,
             relation=Relation.parse(relation),
             item_type=items.made,
         )
         super().__init__(made, release=release, shards=shards, output_files=output_files, items=items)
         self._quality = Quality(max_relative_error, suppress_below)
+        if levels and self._quality.limits:
+            raise ParameterError(
+                "rows in levels add up, which they would not if some were left out: leave out max_relative_error and "
+                "suppress_below, and filter the rows"
+            )
+
+    def _of(self, batches: type[ContributionBatch]) -> Self:
+        """The same for the keys of a collection."""
+        made = super()._of(batches)
+        if not isinstance(made.mechanism, LevelsMechanism):
+            return made
+        mechanism = made.mechanism.of_depth(len(batches.keys.fields))
+        return made._but(mechanism=mechanism, _keys=LevelKeys(batches.keys.fields))
 
     def _given(self) -> str | None:
         return "the bound is" if isinstance(self.mechanism, HistogramMechanism) else None
@@ -129,6 +149,10 @@ class Histogram(PrivateTransform):
         contributions = as_contributions(rows)
         if h.domain is not None:
             contributions = contributions | "OnlyDomain" >> OnlyDomain(h.domain)
+        if isinstance(h, LevelsMechanism):
+            files = self._output_files or item_shards(self._shards)
+            made = levelled(contributions, h, release, self._shards, files)
+            return self._result(self._shown(made.counts, estimate_row(str)), made.decision)
         if isinstance(h, EstimatesMechanism):
             files = self._output_files or item_shards(self._shards)
             made = estimated(contributions, h, release, self._shards, files)

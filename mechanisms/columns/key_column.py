@@ -85,6 +85,17 @@ def parse_column(spec: str) -> KeyColumn:
     return KeyColumn(name, edges=tuple(map(_edge, made.split(","))))
 
 
+def split_columns(specs: str) -> list[str]:
+    """The texts of several key columns with commas between them: a number behind a comma is an edge of the bins before it."""
+    found: list[str] = []
+    for part in specs.split(","):
+        if found and re.fullmatch(_EDGE, part):
+            found[-1] += f",{part}"
+        else:
+            found.append(part)
+    return found
+
+
 def parse_columns(specs: str | Iterable[str]) -> tuple[KeyColumn, ...]:
     """One or several key columns, none of which has the name of another in the output."""
     columns = tuple(map(parse_column, [specs] if isinstance(specs, str) else specs))

@@ -23,7 +23,8 @@ from headcount.mechanisms.columns.times import UTC
 
 ITEM = "item"  # what the key is called where no column names it
 
-_JOINT, _ESCAPE = "\x1f", "\x1b"
+#: Between the columns of a name of several.
+JOINT, _ESCAPE = "\x1f", "\x1b"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +50,11 @@ class Keys:
     def sources(self) -> tuple[str, ...]:
         """The columns of the input that hold the keys, each once."""
         return tuple(dict.fromkeys(field.column.source for field in self.fields))
+
+    @property
+    def optional(self) -> bool:
+        """Whether a key column of the output may be empty."""
+        return False
 
     @property
     def item_type(self) -> type:
@@ -95,13 +101,10 @@ class Keys:
     def _values(self, names: Names) -> list[pa.Array]:
         if len(self.fields) == 1:
             return [names]
-        parts = pc.split_pattern(names, _JOINT).flatten()
+        parts = pc.split_pattern(names, JOINT).flatten()
         chosen = np.arange(len(names)) * len(self.fields)
         columns = [parts.take(pa.array(chosen + k)) for k in range(len(self.fields))]
-        return [
-            _unescaped(column) if field.kind is str else column.cast(pa.int64())
-            for field, column in zip(self.fields, columns, strict=True)
-        ]
+        return [of_text(field, column) for field, column in zip(self.fields, columns, strict=True)]
 
 
 def resolve(columns: Sequence[KeyColumn], found: Mapping[str, pa.DataType], where: str = "", zone: str = UTC) -> Keys:
@@ -109,9 +112,18 @@ def resolve(columns: Sequence[KeyColumn], found: Mapping[str, pa.DataType], wher
     return Keys(tuple(field_of(column, found[column.source], where, zone) for column in columns))
 
 
+def first_columns(names: Names, number: int, of: int) -> Names:
+    """The names of the first columns of keys that have so many."""
+    if number == of:
+        return names
+    parts = pc.split_pattern(names, JOINT).flatten()
+    columns = [parts.take(pa.array(np.arange(len(names)) * of + place)) for place in range(number)]
+    return columns[0] if number == 1 else pc.binary_join_element_wise(*columns, JOINT)
+
+
 def _joined(values: Sequence[pa.Array]) -> pa.Array:
     """One text of several values, one to one; null where one of them is."""
-    return pc.binary_join_element_wise(*map(_escaped, values), _JOINT)
+    return pc.binary_join_element_wise(*map(_escaped, values), JOINT)
 
 
 def _escaped(values: pa.Array) -> pa.Array:
@@ -122,10 +134,13 @@ def _escaped(values: pa.Array) -> pa.Array:
         return values.cast(pa.string())
     ends, data = string_buffers(values)
     data = data[ends[0] : ends[-1]]  # in UTF-8, bytes below 128 are these characters and no part of another
-    if not ((data == ord(_JOINT)) | (data == ord(_ESCAPE))).any():
+    if not ((data == ord(JOINT)) | (data == ord(_ESCAPE))).any():
         return values
-    return pc.replace_substring(pc.replace_substring(values, _ESCAPE, f"{_ESCAPE}1"), _JOINT, f"{_ESCAPE}2")
+    return pc.replace_substring(pc.replace_substring(values, _ESCAPE, f"{_ESCAPE}1"), JOINT, f"{_ESCAPE}2")
 
 
-def _unescaped(texts: pa.Array) -> pa.Array:
-    return pc.replace_substring(pc.replace_substring(texts, f"{_ESCAPE}2", _JOINT), f"{_ESCAPE}1", _ESCAPE)
+def of_text(field: Field, texts: pa.Array) -> pa.Array:
+    """The values inside of a key column, of their texts in a name of several."""
+    if field.kind is int:
+        return texts.cast(pa.int64())
+    return pc.replace_substring(pc.replace_substring(texts, f"{_ESCAPE}2", JOINT), f"{_ESCAPE}1", _ESCAPE)

@@ -18,17 +18,20 @@ from headcount.mechanisms import tuning
 _LEAST = 1e-300  # what a density is at least, so that nothing is divided by 0
 
 
-def posterior_means(noisy: np.ndarray, noise: float, laplace: bool = False) -> np.ndarray:
+def posterior_means(noisy: np.ndarray, noise: float | np.ndarray, laplace: bool = False) -> np.ndarray:
     """The means of counts, given their noisy counts with independent noise of this standard deviation: Gaussian, or Laplace.
+    Where counts have noise of their own, counts by their noise are taken for alike.
 
     Beyond `tuning.FARTHEST_SHRUNK` standard deviations noise hardly matters, and counts stay as they are; up to there the two
     are blended.
     """
     counts = np.maximum(noisy, 0.0)
     end = tuning.FARTHEST_SHRUNK
+    noise = np.broadcast_to(np.asarray(noise, np.float64), noisy.shape)
     near = noisy < end * noise
-    if noise <= 0 or not near.any():
+    if not near.any():
         return counts
+    noise = noise[near]
     scaled = noisy[near] / noise
     step = tuning.SHRINKAGE_STEP
     bins = np.floor(scaled * (2 / step)).astype(np.int64)

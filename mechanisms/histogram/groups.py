@@ -199,14 +199,14 @@ def calibrate(
     counts: np.ndarray,
     group: np.ndarray,
     totals: np.ndarray,
-    noise: float,
+    noise: float | np.ndarray,
     total_noise: float | np.ndarray,
     *,
     own_ends: tuple[np.ndarray, np.ndarray] | None = None,
     laplace: bool = False,
     sampled: bool = False,
     apart: int = 0,
-    least: int = 0,
+    least: int | np.ndarray = 0,
 ) -> Calibrated:
     """The estimates of items with these noisy counts, groups and noisy totals of the groups, with the noise of each or of all.
 

@@ -11,6 +11,7 @@ from headcount.mechanisms.histogram.auto import AutoHistogramMechanism
 from headcount.mechanisms.histogram.estimates import EstimatesMechanism
 from headcount.mechanisms.histogram.factory import CALIBRATIONS, METHODS, OF, histogram
 from headcount.mechanisms.histogram.fixed import HistogramMechanism
+from headcount.mechanisms.histogram.levels.release import LevelsMechanism
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines.command import FIRST_EXAMPLE, JobCommand
 from headcount.pipelines.commands.bound_options import (
@@ -31,12 +32,12 @@ if TYPE_CHECKING:
     from headcount.mechanisms.columns.domain_files import DomainFile
     from headcount.transforms.histogram import Histogram
 
-_Mechanism = EstimatesMechanism | HistogramMechanism | AutoHistogramMechanism
+_Mechanism = EstimatesMechanism | HistogramMechanism | AutoHistogramMechanism | LevelsMechanism
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the command."""
-    groups.add_input(parser)
+    groups.add_input(parser, item_needed=False)
     group = groups.add_budget(parser)
     group.add_argument(
         "--of",
@@ -64,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how much of one user counts at most (up to 1000000000): with --method one-stage and without --domain, events; "
         "otherwise the norm that its counts are scaled down to; auto chooses it privately (default: %(default)s)",
     )
+    groups.add_levels(group)
     add(
         group,
         "--bound-share",
@@ -81,8 +83,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuse parameters that do not go together, by the names of their flags."""
+    """Refuse parameters that do not go together, by the names of their flags. Levels are the items from here on."""
     options.require(args, "--epsilon")
+    options.settle_levels(args)
     args = with_choice_from_release(args)
     options.make_budget(args)
     check_choice(args)
@@ -121,8 +124,8 @@ def make_transform(args: argparse.Namespace, release: Release, item_type: type, 
     """The same as a transform."""
     from headcount.transforms.histogram import Histogram
 
-    how = options.quality(args) | options.how_to_run(args, release, shards)
-    transform = Histogram(**_parameters(args, item_type, domain_of(args)), **how)
+    how = options.quality(args) | options.how_to_run(args, release, shards) | {"levels": bool(args.levels)}
+    transform = Histogram(**_parameters(args, item_type, domain_of(args)) | how)
     return transform if isinstance(transform.mechanism, HistogramMechanism) else transform.with_decision()
 
 
@@ -132,6 +135,7 @@ def _parameters(args: argparse.Namespace, item_type: type, domain: Domain | Doma
         **options.of_factory(histogram, args),
         "budget": options.make_budget(args),
         "domain": domain,
+        "levels": len(args.item) if args.levels else 0,
         **options.typed(args, item_type),
     }
 
@@ -142,6 +146,7 @@ def make_plan(args: argparse.Namespace, made: _Mechanism, item_type: type) -> Pl
     one_stage = isinstance(made, AutoHistogramMechanism)
     parameters = {
         "calibrate": args.calibrate or "totals" if isinstance(made, EstimatesMechanism) else None,
+        "home": args.home or None,
         "bound": args.bound,
         "max_per_item": args.max_per_item,
         "noise": made.plan.kind if isinstance(made, HistogramMechanism) else args.noise,
@@ -158,6 +163,8 @@ def explain(args: argparse.Namespace, made: _Mechanism) -> str:
     """The promise and what it costs, in words, before anything is read; where something is chosen, on typical data."""
     if isinstance(made, HistogramMechanism):
         return report.explain(made.guarantee(), made.plan)
+    if isinstance(made, LevelsMechanism):
+        return made.guarantee().description()
     lines = [made.guarantee().description().rstrip(), ""]
     if isinstance(made, EstimatesMechanism):
         lines += made.stages.expected_error_lines()
@@ -173,6 +180,7 @@ _CALL = """How many users each item has, or how often it occurs: estimates of th
 Guarantee: user-level (epsilon, delta)-differential privacy under `relation`, as the report of the result says in words.
 
     headcount.histogram(frame, user="user_id", item=["country", "page"], epsilon=1, delta=1e-8)
+    headcount.histogram(frame, user="user_id", levels=["country", "region", "city"], epsilon=1, delta=1e-8)
 
 Parameters:
 The result has the columns of `item`, and count, noise_stddev, low, high and bounded_count ("one-stage": no count, and low

@@ -78,6 +78,26 @@ def add_item(group: argparse._ArgumentGroup, needed: bool = True) -> None:
     )
 
 
+def add_levels(group: argparse._ArgumentGroup) -> None:
+    """Counts at every level of a key."""
+    add(
+        group,
+        "--levels",
+        action="append",
+        metavar="A,B,C",
+        help="in place of --item: columns from the widest to the finest, as country,region,city; counts at every level, with what "
+        "is other under each",
+        python='in place of `item`: columns from the widest to the finest, as ["country", "region", "city"], or one text with '
+        "commas; counts at every level, with what is other under each",
+    )
+    add(
+        group,
+        "--home",
+        action="store_true",
+        help="with --levels: each user counts in one place alone, where it has the most rows, so that users add up",
+    )
+
+
 def add_files(group: argparse._ArgumentGroup) -> None:
     """Which files to read, and what they are."""
     add(

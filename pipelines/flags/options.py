@@ -20,6 +20,7 @@ from headcount.pipelines.flags.metrics import values
 from headcount.pipelines.flags.protection import window
 
 if TYPE_CHECKING:
+    from headcount.mechanisms.columns.keys import Keys
     from headcount.pipelines.sources.columns import Columns
 
 NAMING = "an item that one user alone has cannot be hidden for certain"  # why there must be a delta
@@ -55,6 +56,29 @@ def columns(args: argparse.Namespace) -> Columns:
 
     carried = [of.column for of in values(args)]
     return columns_of(args.user, args.item, args.count, args.explode, args.time_zone, window(args), carried)
+
+
+def settle_levels(args: argparse.Namespace) -> None:
+    """Take the columns of --levels for those of --item, which it is given in place of."""
+    from headcount.mechanisms.columns.key_column import split_columns
+
+    if args.levels is None:
+        if args.home:
+            raise ParameterError("--home says where a user counts in levels: give --levels, or leave --home out")
+        if args.item is None and not args.explain:
+            require(args, "--item")
+        return
+    columns = [column for each in args.levels for column in split_columns(each)]
+    if args.item not in (None, columns):
+        raise ParameterError("--item and --levels both say what is counted: leave --item out")
+    args.item = columns
+
+
+def shown_keys(args: argparse.Namespace, keys: Keys | None) -> Keys | None:
+    """The key columns of the output, of those that rows are read by."""
+    from headcount.mechanisms.columns.level_keys import LevelKeys
+
+    return LevelKeys(keys.fields) if keys is not None and getattr(args, "levels", None) else keys
 
 
 def rows(args: argparse.Namespace) -> dict[str, Any]:

@@ -162,7 +162,7 @@ def run_job(
             sink = sink_bigquery if bigquery.is_table(args.output) else output
         target = sink.make_target(
             args.output, release.id, args.output_files, args.format, args.overwrite, plan.files, beam_options
-        ).of_keys(source_.keys)
+        ).of_keys(options.shown_keys(args, source_.keys))
         there = sink.refuse(target)
         if there and kind.keyed and args.release_id is None:
             account_flags.tell_of_replacing()

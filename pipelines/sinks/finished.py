@@ -12,7 +12,7 @@ import heapq
 import itertools
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -96,8 +96,13 @@ def largest(
     if by is None:
         return [_shown(row) for row in itertools.islice(rows, number)]
     name, sign = by[0], 1 if by[1] == "ascending" else -1
-    found = heapq.nsmallest(number, rows, key=lambda row: (sign * row[name], *(row[key] for key in keys)))
+    found = heapq.nsmallest(number, rows, key=lambda row: (sign * row[name], *_in_order(row, keys)))
     return [_shown(row) for row in found]
+
+
+def _in_order(row: Mapping[str, Any], keys: Sequence[str]) -> Iterator[tuple[bool, Any]]:
+    """The key of a row for sorting: what is empty, as it is above the level of a row, comes first."""
+    return ((row[key] is not None, row[key]) for key in keys)
 
 
 def to_json(content: Mapping[str, Any]) -> bytes:

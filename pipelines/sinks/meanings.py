@@ -9,6 +9,7 @@ from typing import Any
 from headcount.mechanisms.columns.fields import Field
 from headcount.mechanisms.columns.key_column import UNITS
 from headcount.mechanisms.columns.keys import Keys
+from headcount.mechanisms.columns.level_keys import ALL, LEVEL, OTHER
 
 _NOISE = "not what bounding or an assumption did to it"
 _ANY = {
@@ -35,6 +36,8 @@ _ANY = {
     "max_per_item": "how much one user may count on one item; 0 is no such limit",
     "noise": "the kind of noise that the bound was chosen for",
     "report": "what one user sends, noise included",
+    LEVEL: f"what the row is a row of: the key column up to which it has values; {ALL} is all rows together",
+    OTHER: "whether the row is what is other under the node above: what has a value in its level that was not named",
 }
 # Where the same word is for something else, by a column that only such rows have.
 _BESIDE = {
@@ -88,8 +91,10 @@ def _histogram_meanings(columns: Collection[str], details: Mapping[str, Any]) ->
     left = f"the {of} of the item that were left after limiting how much each user counts, with noise"
     if "count" not in columns:
         return {"bounded_count": f"{left}: the true number may be far above it"}
-    cap, most = chosen.get("max_per_item"), chosen["totals_bound"]
-    if of == "users":
+    cap, most = chosen.get("max_per_item"), chosen.get("totals_bound", 0)
+    if LEVEL in columns:
+        counted = _of_node(of, cap, details["parameters"].get("home", False))
+    elif of == "users":
         counted = f"users of the item; at most {most:,} items of one user count in all"
     elif cap:
         one = f"at most {cap:,} of one user on one item count"
@@ -101,6 +106,15 @@ def _histogram_meanings(columns: Collection[str], details: Mapping[str, Any]) ->
         "bounded_count": left,
         **_INTERVAL,
     }
+
+
+def _of_node(of: str, cap: int | None, home: bool) -> str:
+    if of == "events":
+        one = f", of which at most {cap:,} of one user on one leaf count" if cap else ""
+        return f"events of the node{one}; the numbers of a node's children add up to its own"
+    if home:
+        return "users of the node, each where it has the most rows; the numbers of a node's children add up to its own"
+    return "users of the node; one user may be in several children, so that their numbers may add up to more than its own"
 
 
 # Metrics of keys, by how their columns begin.
@@ -162,6 +176,8 @@ def _metric_meanings(columns: Sequence[str]) -> dict[str, str]:
 def key_meanings(keys: Keys) -> tuple[tuple[str, str], ...]:
     """(column, what it means) of the columns of the key, in their order."""
     what = "the item" if len(keys.fields) == 1 else "a part of the item"
+    if keys.optional:
+        what = "a level of the key, empty in rows above it and in what is other there"
     return tuple((field.name, f"{what}: {_meaning(field)}") for field in keys.fields)
 
 

@@ -35,13 +35,16 @@ def keyed_row(row: Any, keys: Keys) -> Any:
 
 def field_types(keys: Keys, others: Sequence[str]) -> list[tuple[str, Any]]:
     """The fields of the key columns, with their Python types; refused if a field is there twice, among the `others` too."""
-    names = [_identifier(name) for name in keys.names]
-    for column, name in zip(keys.names, names, strict=True):
+    columns = keys.schema.names
+    names = [_identifier(name) for name in columns]
+    for column, name in zip(columns, names, strict=True):
         if column in others or (*others, *names).count(name) > 1:
             raise ParameterError(
                 f"the key column {column!r} has the name of another column of the result: rename it before", "item"
             )
-    kinds = [_python_type(field.shown) for field in keys.fields]
+    kinds = [_python_type(field.type) for field in keys.schema]
+    if keys.optional:
+        kinds = [kind | None if name in keys.names else kind for name, kind in zip(columns, kinds, strict=True)]
     return list(zip(names, kinds, strict=True))
 
 
@@ -60,7 +63,7 @@ class ToKeyedRows(beam.PTransform):
 def _rows(file: tuple[int, pa.RecordBatch], row: Any, keys: Keys) -> Iterator[NamedTuple]:
     _, batch = file
     at = row._fields.index(ITEM)
-    names = [*row._fields[:at], *keys.names, *row._fields[at + 1 :]]
+    names = [*row._fields[:at], *keys.schema.names, *row._fields[at + 1 :]]
     return map(keyed_row(row, keys), *(field_values(batch.column(name)) for name in names))
 
 
@@ -68,7 +71,7 @@ def field_values(column: pa.Array) -> list[Any]:
     """The values of a column as those of a field."""
     if pa.types.is_timestamp(column.type):
         micros = column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64())
-        return [Timestamp(micros=each) for each in micros.to_pylist()]
+        return [None if each is None else Timestamp(micros=each) for each in micros.to_pylist()]
     return column.to_pylist()
 
 

@@ -1,0 +1,210 @@
+"""Counts at every level of a key, wired: the stages of `mechanisms.histogram.levels.release`, each beyond the barrier of the last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+
+from headcount.mechanisms import tuning
+from headcount.mechanisms.batches.chunk_store import Keeper
+from headcount.mechanisms.batches.packing import to_ipc
+from headcount.mechanisms.batches.shards import Shard, no_users, pack_shard, unpack_shard
+from headcount.mechanisms.bound_choice.clip_choice import ClipBound
+from headcount.mechanisms.choice.run import encode_table
+from headcount.mechanisms.counting.released import by_file, sorted_counts
+from headcount.mechanisms.histogram.estimates import Grouped, group_rows
+from headcount.mechanisms.histogram.stages import NamesPlan, StagePlan
+from headcount.mechanisms.histogram.levels.home import at_home, home_subkey
+from headcount.mechanisms.histogram.levels.release import CellCounts, Levelled, LevelsMechanism
+from headcount.mechanisms.histogram.levels.tree import Tree, user_nodes
+from headcount.mechanisms.partitions.select import ChosenStrategy
+from headcount.mechanisms.randomness.keys import Release
+from headcount.transforms.core.ahead import Ahead
+from headcount.transforms.core.barrier import barrier, beside, sorted_by_item
+from headcount.transforms.core.choice import Choose
+from headcount.transforms.core.coders import typed
+from headcount.transforms.core.noise import NamedBatches
+from headcount.transforms.core.release import full_label
+from headcount.transforms.core.result import CountsAndDecision
+from headcount.transforms.core.user_shards import UserShards, keeper_of
+from headcount.transforms.estimates import NoisyStage, one_value
+from headcount.transforms.partitions import NamedItems, PackShards
+
+
+def levelled(
+    contributions: beam.PCollection, mechanism: LevelsMechanism, release: Release, shards: int, files: int
+) -> CountsAndDecision:
+    """(file, released rows) of contributions, sorted by cell, for each of the files, and the `Levelled` decision."""
+    stages = mechanism.stages
+    rows = contributions | "UserShards" >> UserShards(shards) | "PackShards" >> PackShards()  # (shard, packed)
+    keep = keeper_of(contributions)
+    if mechanism.home:
+        rows = rows | "Home" >> beam.ParDo(_Home(release, f"{full_label(contributions)}/Home", keep)).with_output_types(
+            tuple[int, bytes]
+        )
+    nodes = rows | "Nodes" >> beam.ParDo(_Changed(_nodes, keep), mechanism.depth).with_output_types(tuple[int, bytes])
+    chosen = nodes | "ChooseNames" >> Choose(stages.names_choice, release, shards, ChosenStrategy)
+    names = chosen.chosen | "NamesPlan" >> beam.Map(stages.names_plan).with_output_types(NamesPlan)
+    known_names = beside(names, "NamesBeside")
+    named = nodes | "NamedItems" >> NamedItems(
+        known_names, release, shards, str, most_rounds=tuning.ROUNDS_OF_HISTOGRAM, with_sums=True
+    )  # (0, nodes with their noisy sums) of each round, beyond a barrier
+    tree = names | "Tree" >> beam.Map(_tree, mechanism.depth, beam.pvalue.AsList(named)).with_output_types(Tree)
+    known_tree = beam.pvalue.AsSingleton(beside(tree, "TreeBeside"))
+    if stages.cap_choice is not None:
+        drawn = rows | "ChooseCap" >> Choose(stages.cap_choice, release, shards, ClipBound)
+        capped = drawn.chosen
+    else:
+        capped = one_value(contributions, "Cap", ClipBound(0, stages.max_per_item or 0, "", 0))
+    cap = beam.pvalue.AsSingleton(beside(capped, "CapBeside"))
+    cells = rows | "Cells" >> beam.ParDo(_Changed(_cells, keep), mechanism, known_tree, cap).with_output_types(
+        tuple[int, bytes]
+    )
+    # Cells get noise also where there are no users: so there is always a shard, if only one of nobody.
+    nobody = tree | "Nobody" >> beam.Map(_nobody).with_output_types(tuple[int, bytes])
+    cells = (cells, nobody) | "WithNobody" >> beam.Flatten()
+    if stages.clip_choice is not None:
+        public = tree | "PublicTable" >> beam.Map(_public_table, mechanism).with_output_types(bytes)
+        bounds = cells | "ChooseBounds" >> Choose(stages.clip_choice, release, shards, ClipBound, public)
+        plan = bounds.chosen | "Plan" >> beam.Map(
+            _plan, mechanism, beam.pvalue.AsSingleton(known_names)
+        ).with_output_types(StagePlan)
+    else:
+        plan = names | "Plan" >> beam.Map(stages.plan, None).with_output_types(StagePlan)
+    known_plan = beside(plan, "PlanBeside")
+    decided = beam.pvalue.AsSingleton(known_plan)
+    every_cell = tree | "EveryCell" >> beam.Map(_every_cell).with_output_types(tuple[int, pa.RecordBatch])
+    of_counts = tree | "OfCounts" >> beam.Map(_of_counts, mechanism, decided).with_output_types(_OfCounts)
+    counted = cells | "Counts" >> NoisyStage(
+        "counts",
+        known_plan,
+        beam.pvalue.AsList(every_cell),
+        (beam.pvalue.AsSingleton(beside(of_counts, "OfCountsBeside")), _added),
+        release,
+        shards,
+        str,
+    )
+    counts = tree | "AllCounts" >> beam.Map(
+        _all_counts, mechanism, decided, beam.pvalue.AsList(counted)
+    ).with_output_types(CellCounts)
+    if mechanism.home:
+        totals: Any = []
+    else:
+        grouped = counts | "Group" >> beam.Map(_grouped).with_output_types(Grouped)
+        groups = beam.pvalue.AsSingleton(beside(grouped, "GroupsBeside"))
+        every = grouped | "EveryGroup" >> beam.Map(_every_group).with_output_types(tuple[int, pa.RecordBatch])
+        noisy = cells | "Totals" >> NoisyStage(
+            "totals", known_plan, beam.pvalue.AsList(every), (groups, group_rows), release, shards, int
+        )
+        totals = beam.pvalue.AsList(noisy)
+    made = counts | "Estimate" >> beam.ParDo(_Estimate(mechanism, files), decided, cap, totals).with_output_types(
+        tuple[int, bytes]
+    ).with_outputs("decision", main="rows")
+    typed(made, decision=Levelled)
+    return CountsAndDecision(sorted_by_item(barrier(made.rows)), made.decision)
+
+
+class _Changed(Ahead):
+    """Packed shards -> the shards that a function makes of them, packed."""
+
+    def __init__(self, change: Callable[..., Shard], keep: Keeper) -> None:
+        self._change, self._keep = change, keep
+
+    def process(self, packed: tuple[int, bytes], *beside: Any) -> Iterator[tuple[int, bytes]]:
+        return self.ahead(packed, *beside)
+
+    def compute(self, packed: tuple[int, bytes], *beside: Any) -> Iterator[tuple[int, bytes]]:
+        number, data = packed
+        yield number, self._keep(pack_shard(self._change(unpack_shard(data), *beside)))
+
+
+class _Home(Ahead):
+    """Packed shards -> the same with each user at home. The key is fetched on the worker."""
+
+    def __init__(self, release: Release, label: str, keep: Keeper) -> None:
+        self._release, self._label, self._keep = release, label, keep
+
+    def setup(self) -> None:
+        self._subkey = home_subkey(self._release, self._label)
+
+    def process(self, packed: tuple[int, bytes]) -> Iterator[tuple[int, bytes]]:
+        return self.ahead(packed)
+
+    def compute(self, packed: tuple[int, bytes]) -> Iterator[tuple[int, bytes]]:
+        number, data = packed
+        yield number, self._keep(pack_shard(at_home(unpack_shard(data), self._subkey)))
+
+
+class _Estimate(beam.DoFn):
+    """Counts of cells and the totals of their groups -> released rows by file, and the decision beside."""
+
+    def __init__(self, mechanism: LevelsMechanism, files: int) -> None:
+        self._mechanism, self._files = mechanism, files
+
+    def process(
+        self, counts: CellCounts, plan: StagePlan, cap: ClipBound, totals: NamedBatches
+    ) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
+        told = sorted_counts(to_ipc(batch) for _, batch in totals) if totals else None
+        rows, decision = self._mechanism.estimates(counts, told, plan, cap.max_per_item)
+        yield beam.pvalue.TaggedOutput("decision", decision)
+        yield from by_file(rows, self._files)
+
+
+class _OfCounts:
+    """What makes the vectors of users that are counted, of their cells."""
+
+    def __init__(self, mechanism: LevelsMechanism, tree: Tree, plan: StagePlan) -> None:
+        self.mechanism, self.tree, self.plan = mechanism, tree, plan
+
+
+def _of_counts(tree: Tree, mechanism: LevelsMechanism, plan: StagePlan) -> _OfCounts:
+    return _OfCounts(mechanism, tree, plan)
+
+
+def _added(cells: Shard, how: _OfCounts) -> Shard:
+    return how.mechanism.of_counts(cells, how.tree, how.plan)
+
+
+def _nodes(shard: Shard, depth: int) -> Shard:
+    return user_nodes(shard, depth)
+
+
+def _cells(shard: Shard, mechanism: LevelsMechanism, tree: Tree, cap: ClipBound) -> Shard:
+    return mechanism.cells(shard, tree, cap.max_per_item)
+
+
+def _tree(_: NamesPlan, depth: int, named: NamedBatches) -> Tree:
+    return Tree.of_named((name for _, batch in named for name in batch.column("item").to_pylist()), depth)
+
+
+def _nobody(tree: Tree) -> tuple[int, bytes]:
+    """A shard without users."""
+    return -1, pack_shard(no_users(tree.cells.type))
+
+
+def _public_table(tree: Tree, mechanism: LevelsMechanism) -> bytes:
+    assert mechanism.stages.clip_choice is not None
+    return encode_table(mechanism.stages.clip_choice.items_table(len(tree.cells)))
+
+
+def _plan(chosen: ClipBound, mechanism: LevelsMechanism, names: NamesPlan) -> StagePlan:
+    return mechanism.stages.plan(names, chosen)
+
+
+def _every_cell(tree: Tree) -> tuple[int, pa.RecordBatch]:
+    return 0, pa.RecordBatch.from_pydict({"item": tree.cells})
+
+
+def _every_group(grouped: Grouped) -> tuple[int, pa.RecordBatch]:
+    return 0, pa.RecordBatch.from_pydict({"item": pa.array(range(grouped.number), pa.int64())})
+
+
+def _all_counts(tree: Tree, mechanism: LevelsMechanism, plan: StagePlan, counted: NamedBatches) -> CellCounts:
+    return mechanism.counted(sorted_counts(to_ipc(batch) for _, batch in counted), tree, plan)
+
+
+def _grouped(counts: CellCounts) -> Grouped:
+    return counts.grouped
