@@ -461,12 +461,13 @@ def histogram(
     data: Any,
     *,
     user: str,
-    item: Columns,
     epsilon: float,
     of: str = "users",
     method: str = "estimates",
     calibrate: str | None = None,
     bound: int | str = "auto",
+    levels: Columns | None = None,
+    home: bool = False,
     bound_share: float | None = None,
     bound_from: Path | Mapping[str, Any] | None = None,
     objective: str | None = None,
@@ -474,6 +475,7 @@ def histogram(
     max_per_item: int | None = None,
     noise: str = "auto",
     domain: Domain | None = None,
+    item: Columns | None = None,
     explode: str | None = None,
     time_zone: str = "UTC",
     protect: str = "user",
@@ -500,13 +502,12 @@ def histogram(
     Guarantee: user-level (epsilon, delta)-differential privacy under `relation`, as the report of the result says in words.
 
         headcount.histogram(frame, user="user_id", item=["country", "page"], epsilon=1, delta=1e-8)
+        headcount.histogram(frame, user="user_id", levels=["country", "region", "city"], epsilon=1, delta=1e-8)
 
     Parameters:
         data: the events, one in a row: a pandas or Polars frame, an Arrow table, batch or reader, a DuckDB relation,
             whatever has `__arrow_c_stream__`, a dict of lists, or a list of dicts.
         user: the column that tells users apart; a field of an object by its path, as user.id.
-        item: the column to count, or a list of several; "seen_at:day" is the day of a time, "age:0,18,65" a bin of a
-            number.
         epsilon: how much one user can change the result at most.
         of: what is counted: users, each once on an item, or events (default: users); one of "users", "events".
         method: estimates of the true counts, or one-stage: noisy counts of what the bound leaves (default: estimates); one
@@ -515,6 +516,10 @@ def histogram(
             totals; for method estimates); one of "totals", "none".
         bound: how much of one user counts at most (up to 1000000000): with method one-stage and without domain, events;
             otherwise the norm that its counts are scaled down to; auto chooses it privately (default: auto).
+        levels: in place of `item`: columns from the widest to the finest, as ["country", "region", "city"], or one text
+            with commas; counts at every level, with what is other under each (default: None).
+        home: with levels: each user counts in one place alone, where it has the most rows, so that users add up (default:
+            False).
         bound_share: share of epsilon that choosing the bound takes, for method one-stage (default: 0.1, or 0.05 with
             objective items).
         bound_from: in place of bound, max_per_item and noise: what headcount choose-bound chose, by its report.json
@@ -529,6 +534,8 @@ def histogram(
         noise: auto takes the better one (default: auto); one of "auto", "laplace", "gaussian".
         domain: the items to count, if they are public; all of them are released: a list, a frame with the columns of item,
             or a file of Parquet, CSV, or text with one value per line (default: None).
+        item: the column to count, or a list of several; "seen_at:day" is the day of a time, "age:0,18,65" a bin of a number
+            (default: None).
         explode: a column of item that holds lists: a row counts for each element (default: None).
         time_zone: where COLUMN:day and the like begin (default: UTC).
         protect: who is promised something: a user with all that it did, or what a user did in one day, week or month, which

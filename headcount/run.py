@@ -114,4 +114,6 @@ def _result(
         report.first_made(release.id, reserved, None),
     )
     known = None if digest is None else digest.whole(sums)
-    return Result(Released(rows, options.shown_keys(args, events.keys), quality), about, plan, decision, command.show, known)
+    return Result(
+        Released(rows, options.shown_keys(args, events.keys), quality), about, plan, decision, command.show, known
+    )

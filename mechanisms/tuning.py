@@ -51,7 +51,7 @@ ZCDP_CHOICE_UNIT = 8.0
 HISTOGRAM_PRECISION, AGGREGATE_PRECISION = (0.75, 0.2, 0.05), (0.55, 0.4, 0.05)
 
 #: The share of totals beside counts: of the epsilon of a Laplace plan, and of the precision of a Gaussian plan for public items
-#: (`histogram.account`). And the share of leaves beside the levels above them (`histogram.levels.tree`).
+#: (`histogram.account`). And the share of leaves beside the levels above them (`levels.tree`).
 LAPLACE_TOTALS_SHARE, PUBLIC_TOTALS_SHARE, LEAVES_SHARE = 0.07, 0.2, 0.8
 
 #: The most of the precision of counts and totals that totals get, once it is known how many items are counted

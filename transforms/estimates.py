@@ -47,7 +47,7 @@ from headcount.transforms.core.user_shards import UserShards, keeper_of
 from headcount.transforms.partitions import NamedItems, PackShards
 
 Stage = Literal["counts", "totals"]
-ByGroup = Callable[[Shard, Grouped], Shard]  # the totals of users by group
+OfStage = Callable[[Shard, Any], Shard]  # what users add to a stage, by what was released before it
 
 
 def estimated(
@@ -123,7 +123,7 @@ class NoisyStage(beam.PTransform):
         stage: Stage,
         plan: beam.PCollection,
         named: beam.pvalue.AsList | Domain,
-        groups: tuple[beam.pvalue.AsSingleton, ByGroup] | None,
+        groups: tuple[beam.pvalue.AsSingleton, OfStage] | None,
         release: Release,
         shards: int,
         item_type: type,
@@ -181,13 +181,13 @@ class _Bound(Ahead):
         self._key = self._release.key_source.fetch()
 
     def process(
-        self, packed: tuple[int, bytes], plan: Any, groups: Grouped | None, by_group: ByGroup | None
+        self, packed: tuple[int, bytes], plan: Any, groups: Any, by_group: OfStage | None
     ) -> Iterator[pa.RecordBatch]:
         if _noise_of(plan, self._stage) is not None:
             yield from self.ahead(packed, plan, groups, by_group)
 
     def compute(
-        self, packed: tuple[int, bytes], plan: Any, groups: Grouped | None, by_group: ByGroup | None
+        self, packed: tuple[int, bytes], plan: Any, groups: Any, by_group: OfStage | None
     ) -> Iterator[pa.RecordBatch]:
         number, data = packed
         shard = unpack_shard(data)

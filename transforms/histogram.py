@@ -17,9 +17,9 @@ from headcount.mechanisms.counting.quality import Quality
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.histogram.auto import AutoHistogramMechanism, Decided
 from headcount.mechanisms.histogram.estimates import EstimatesMechanism
-from headcount.mechanisms.histogram.factory import histogram
 from headcount.mechanisms.histogram.fixed import HistogramMechanism, noisy_bounded
-from headcount.mechanisms.histogram.levels.release import LevelsMechanism
+from headcount.mechanisms.levels.factory import AnyHistogram, histogram_or_levels
+from headcount.mechanisms.levels.release import LevelsMechanism
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.bounding import Bounded
 from headcount.transforms.core.base import PrivateTransform
@@ -80,7 +80,7 @@ class Histogram(PrivateTransform):
         output_files: N for one element (k, record batch) for each k < N (default: None, rows).
     """
 
-    mechanism: EstimatesMechanism | HistogramMechanism | AutoHistogramMechanism | LevelsMechanism
+    mechanism: AnyHistogram
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Histogram(PrivateTransform):
         output_files: int | None = None,
     ) -> None:
         items = given_items(item_type, domain)
-        made = histogram(
+        made = histogram_or_levels(
             budget,
             domain=items.domain,
             method=method,

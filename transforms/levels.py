@@ -1,4 +1,4 @@
-"""Counts at every level of a key, wired: the stages of `mechanisms.histogram.levels.release`, each beyond the barrier of the last."""
+"""Counts in levels, wired: the stages of `mechanisms.levels.release`, each beyond the barrier of the last."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from headcount.mechanisms.choice.run import encode_table
 from headcount.mechanisms.counting.released import by_file, sorted_counts
 from headcount.mechanisms.histogram.estimates import Grouped, group_rows
 from headcount.mechanisms.histogram.stages import NamesPlan, StagePlan
-from headcount.mechanisms.histogram.levels.home import at_home, home_subkey
-from headcount.mechanisms.histogram.levels.release import CellCounts, Levelled, LevelsMechanism
-from headcount.mechanisms.histogram.levels.tree import Tree, user_nodes
+from headcount.mechanisms.levels.home import at_home, home_subkey
+from headcount.mechanisms.levels.release import CellCounts, Levelled, LevelsMechanism
+from headcount.mechanisms.levels.tree import Tree, user_nodes
 from headcount.mechanisms.partitions.select import ChosenStrategy
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.ahead import Ahead

@@ -1,4 +1,4 @@
-"""`LevelKeys`: the key columns of rows at every level of a key, from the names of cells of its tree (`histogram.levels.tree`)."""
+"""`LevelKeys`: the key columns of rows at every level of a key, from the names of its cells (`levels.tree`)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class LevelKeys(Keys):
         return depth + other, values, other
 
     def restore(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Released rows with the columns in place of the names, each below the node that it belongs to, and what is other last."""
+        """Released rows with the columns in place of the names: each below its node, and what is other last."""
         names = rows.column(ITEM)
         level, values, other = self._parts(names)
         columns = dict(zip(self.schema.names, self.decode(names), strict=True))

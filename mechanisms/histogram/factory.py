@@ -21,7 +21,6 @@ from headcount.mechanisms.histogram.auto import (
 )
 from headcount.mechanisms.histogram.estimates import EstimatesMechanism
 from headcount.mechanisms.histogram.fixed import HistogramMechanism, bounded_histogram, unbounded_histogram
-from headcount.mechanisms.histogram.levels.release import LevelsMechanism, in_levels
 from headcount.mechanisms.histogram.stages import Stages
 
 METHODS = ("estimates", "one-stage")
@@ -42,13 +41,10 @@ def histogram(
     objective: str | None = None,
     bound_method: str = "auto",
     bound_share: float | Fraction | None = None,
-    levels: int = 0,
-    home: bool = False,
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
-) -> EstimatesMechanism | HistogramMechanism | AutoHistogramMechanism | LevelsMechanism:
-    """The histogram of a public domain or of the data's items, of users or of events, with a bound that is given or chosen; or
-    of the nodes of all `levels` of a key with so many columns."""
+) -> EstimatesMechanism | HistogramMechanism | AutoHistogramMechanism:
+    """The histogram of a public domain or of the data's items, of users or of events, with a bound that is given or chosen."""
     check_one_of("method", method, METHODS)
     check_one_of("of", of, OF)
     if of == "users" and max_per_item is not None and check_bound("max_per_item", max_per_item) != 1:
@@ -58,16 +54,6 @@ def histogram(
         )
     choosing = {"objective": objective, "bound_method": bound_method, "bound_share": bound_share}
     chosen = {name: value for name, value in choosing.items() if value not in (None, "auto")}
-    if home and not levels:
-        raise ParameterError("home=True says where a user counts in levels: give levels, or leave home out", "home")
-    if levels:
-        usual = {"domain": None, "method": "estimates", "bound": "auto", "calibrate": None, "noise": "auto"}
-        given = {"domain": domain, "method": method, "bound": bound, "calibrate": calibrate, "noise": noise} | chosen
-        for name, value in given.items():
-            if value != usual.get(name) and (name, value) not in (("calibrate", "totals"), ("noise", "gaussian")):
-                told = "a domain" if name == "domain" else f"{name}={value!r}"
-                raise ParameterError(f"{told} is not for counts in levels, which name their nodes: leave it out", name)
-        return in_levels(budget, depth=levels, of=of, home=home, max_per_item=max_per_item, relation=relation)
     if method == "estimates":
         for name, value in chosen.items():
             raise ParameterError(f"{name}={value!r} is for method='one-stage': give that, or leave {name} out", name)
@@ -154,6 +140,8 @@ def estimates(
         if noise == "gaussian":
             raise ParameterError("noise='gaussian' needs a delta above 0, got 0: give one, or take Laplace", "noise")
         gaussian = False
+    if gaussian and names is None and of == "events":
+        pure = False  # one step that names and counts sees one event of each user, and leaves the others to the totals
     if given is not None:
         if names is None and not gaussian:
             raise ParameterError(

@@ -234,6 +234,7 @@ def calibrate(
     variance = (scale * noise) ** 2 + (by_scale * kept) ** 2 + of_sample
     ends = (counts - DEVIATIONS * noise, counts + DEVIATIONS * noise) if own_ends is None else own_ends
     full = tuning.SPREAD_OF_LEFT_OUT * (1 if own_ends is None else tuning.SPREAD_OF_ONE_EVENT)
+    full *= len(counts) > 1  # what was left out of the one item there is, its total tells
     spread = full * np.minimum(1.0, (1 - 1 / scale) / tuning.LEFT_OUT_OF_FULL_SPREAD) * estimate
     looks = np.flatnonzero(group < apart)
     look, look_noise = totals[group[looks]], total_noise[group[looks]]

@@ -11,7 +11,8 @@ from headcount.mechanisms.histogram.auto import AutoHistogramMechanism
 from headcount.mechanisms.histogram.estimates import EstimatesMechanism
 from headcount.mechanisms.histogram.factory import CALIBRATIONS, METHODS, OF, histogram
 from headcount.mechanisms.histogram.fixed import HistogramMechanism
-from headcount.mechanisms.histogram.levels.release import LevelsMechanism
+from headcount.mechanisms.levels.factory import AnyHistogram, histogram_or_levels
+from headcount.mechanisms.levels.release import LevelsMechanism
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines.command import FIRST_EXAMPLE, JobCommand
 from headcount.pipelines.commands.bound_options import (
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from headcount.mechanisms.batches.domain import Domain
     from headcount.mechanisms.columns.domain_files import DomainFile
     from headcount.transforms.histogram import Histogram
-
-_Mechanism = EstimatesMechanism | HistogramMechanism | AutoHistogramMechanism | LevelsMechanism
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -93,6 +92,11 @@ def check(args: argparse.Namespace) -> None:
         raise ParameterError(
             f"--max-per-item {args.max_per_item} is for events, and users are counted, each once on an item: add --of events"
         )
+    if args.levels is not None and (args.max_relative_error is not None or args.suppress_below is not None):
+        raise ParameterError(
+            "rows in levels add up, which they would not if some were left out: leave out --max-relative-error and "
+            "--suppress-below, and filter the rows"
+        )
     if args.method == "estimates":
         for flag, given in (("--objective", args.objective), ("--bound-share", args.bound_share)):
             if given is not None:
@@ -115,9 +119,9 @@ def check(args: argparse.Namespace) -> None:
         options.require_delta(args, options.NAMING, ", or give the items by --domain")
 
 
-def make_mechanism(args: argparse.Namespace, item_type: type) -> _Mechanism:
+def make_mechanism(args: argparse.Namespace, item_type: type) -> AnyHistogram:
     """The mechanism that the flags ask for."""
-    return histogram(**_parameters(args, item_type, planned_domain(args)))
+    return histogram_or_levels(**_parameters(args, item_type, planned_domain(args)))
 
 
 def make_transform(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Histogram:
@@ -136,11 +140,12 @@ def _parameters(args: argparse.Namespace, item_type: type, domain: Domain | Doma
         "budget": options.make_budget(args),
         "domain": domain,
         "levels": len(args.item) if args.levels else 0,
+        "home": args.home,
         **options.typed(args, item_type),
     }
 
 
-def make_plan(args: argparse.Namespace, made: _Mechanism, item_type: type) -> Plan:
+def make_plan(args: argparse.Namespace, made: AnyHistogram, item_type: type) -> Plan:
     """What the command says of itself, and the public parameters of it."""
     args = with_choice_from_release(args)
     one_stage = isinstance(made, AutoHistogramMechanism)
@@ -159,7 +164,7 @@ def make_plan(args: argparse.Namespace, made: _Mechanism, item_type: type) -> Pl
     return Plan(made.guarantee(), parameters, summary=told)
 
 
-def explain(args: argparse.Namespace, made: _Mechanism) -> str:
+def explain(args: argparse.Namespace, made: AnyHistogram) -> str:
     """The promise and what it costs, in words, before anything is read; where something is chosen, on typical data."""
     if isinstance(made, HistogramMechanism):
         return report.explain(made.guarantee(), made.plan)

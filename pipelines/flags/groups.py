@@ -85,8 +85,8 @@ def add_levels(group: argparse._ArgumentGroup) -> None:
         "--levels",
         action="append",
         metavar="A,B,C",
-        help="in place of --item: columns from the widest to the finest, as country,region,city; counts at every level, with what "
-        "is other under each",
+        help="in place of --item: columns from the widest to the finest, as country,region,city; counts at every level, with "
+        "what is other under each",
         python='in place of `item`: columns from the widest to the finest, as ["country", "region", "city"], or one text with '
         "commas; counts at every level, with what is other under each",
     )

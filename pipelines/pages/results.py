@@ -10,17 +10,20 @@ from typing import Any
 import numpy as np
 
 from headcount.mechanisms.calibration.intervals import half_range
+from headcount.mechanisms.columns.level_keys import LEVEL
 from headcount.pipelines.pages import charts, texts
 from headcount.pipelines.pages.axes import Axis
 from headcount.pipelines.pages.charts import Bar
 from headcount.pipelines.pages.rows import Rows, noise_column, size_column
 from headcount.pipelines.pages.texts import Drawn
+from headcount.pipelines.reports import tree_rows
 from headcount.pipelines.reports.summary import counted, in_range, much_left_out, nothing
 from headcount.pipelines.sinks.meanings import has_intervals, is_metric, total_metrics
 
 FIRST, SHOWN = 20, 50  # rows as bars: at once, and with those that are folded
 FEW = 10  # the same for each of several metrics, at once
 NAMED = 200  # names without numbers
+NODES = 1000  # of a key in levels
 IN_ORDER = 62  # bars by day, hour and the like stand in the order of time, if there are no more
 CLOSE = 0.1  # of a number: what a reader may take for exact
 _GUIDES = [(1.0, "100 %"), (0.1, "10 %"), (0.01, "1 %")]
@@ -54,10 +57,25 @@ class Part:
     names: Sequence[tuple[str, Sequence[str]]] = ()  # (rank, names)
     heads: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
+    tree: Sequence[Branch] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Branch:
+    """One node of a tree that opens level by level: its name, number, interval, and size as a share of the largest."""
+
+    name: str
+    number: str
+    interval: str
+    share: float
+    children: Sequence[Branch]
+    open: bool
 
 
 def needed(report: Report) -> int:
     """How many of the largest rows a page shows at most."""
+    if LEVEL in report["columns"]:
+        return NODES
     return max(SHOWN, IN_ORDER, NAMED) if report.get("keys") else SHOWN
 
 
@@ -67,6 +85,8 @@ def parts(report: Report, rows: Rows) -> list[Part]:
     if report["rows"] == 0:
         return [Part("Nothing came out", [line.removeprefix("- ") for line in nothing(report)])]
     if report.get("keys"):
+        if LEVEL in columns:
+            return _levels(report, rows)
         if size_column(columns) is not None:
             return _counted(report, rows)
         metrics = [name for name in columns if is_metric(name, columns)]
@@ -119,6 +139,24 @@ def _counted(report: Report, rows: Rows) -> list[Part]:
     words = [*counted(report), *much_left_out(report)]
     first_part = Part(heading, words, drawn=drawn, folded=folded, caption=caption)
     return [first_part, *_noise(rows, size, "interval" if has_intervals(report["columns"]) else noise)]
+
+
+def _levels(report: Report, rows: Rows) -> list[Part]:
+    """The nodes of a key in levels, of which each opens those below it."""
+    number, shown = report["rows"], rows.largest
+    most = max(row["count"] for row in shown)
+    tree = [_branch(node, most, 0) for node in tree_rows.roots(shown, report["keys"], "count")]
+    heading = f"The {len(shown):,} largest of {texts.several(number, 'node')}" if number > len(shown) else "All nodes"
+    words = [*counted(report), *much_left_out(report), "a node opens those below it; beside each is its 95 % interval"]
+    return [Part(heading, words, tree=tree), *_noise(rows, "count", "interval")]
+
+
+def _branch(node: tree_rows.Node, most: float, depth: int) -> Branch:
+    row = node.row
+    below = [_branch(each, most, depth + 1) for each in node.children]
+    shown = in_range(row["count"], row["low"], row["high"], texts.number)
+    ends = f"{texts.number(row['low'])} to {texts.number(row['high'])}"
+    return Branch(texts.name(node.word), shown, ends, max(0.0, row["count"]) / max(most, 1), below, depth == 0)
 
 
 def _metric(report: Report, rows: Rows, metric: str) -> Part:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headcount.mechanisms.calibration.intervals import half_range
+from headcount.mechanisms.columns.level_keys import LEVEL
+from headcount.pipelines.reports import tree_rows
 from headcount.pipelines.sinks.meanings import has_intervals, is_metric, total_metrics
 from headcount.pipelines.terminal import name, one_line
 
@@ -170,6 +172,8 @@ def table(
 ) -> list[str]:
     """Rows as aligned lines: the columns of the key, its number and its range, or what there is in place of these; behind
     them a bar for the number, if asked for: then each metric has a table of its own, with its range."""
+    if LEVEL in columns and keys:
+        rows = tree_rows.in_order(rows, keys)
     metrics = [column for column in columns if keys and is_metric(column, columns)]
     if bars and metrics:
         return [line for metric in metrics for line in ("", *_one_metric(metric, rows, keys))][1:]
@@ -293,7 +297,7 @@ def _cell(value: Any, is_key: bool) -> str:
 def _unit(report: Mapping[str, Any]) -> str | None:
     """What one row is, in a word; None if rows are no list."""
     if report.get("keys"):
-        return "item"
+        return "node" if LEVEL in report["columns"] else "item"
     return next((word for column, word in _ROWS.items() if column in report["columns"]), None)
 
 

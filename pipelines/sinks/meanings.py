@@ -114,7 +114,9 @@ def _of_node(of: str, cap: int | None, home: bool) -> str:
         return f"events of the node{one}; the numbers of a node's children add up to its own"
     if home:
         return "users of the node, each where it has the most rows; the numbers of a node's children add up to its own"
-    return "users of the node; one user may be in several children, so that their numbers may add up to more than its own"
+    return (
+        "users of the node; one user may be in several children, so that their numbers may add up to more than its own"
+    )
 
 
 # Metrics of keys, by how their columns begin.

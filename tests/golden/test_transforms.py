@@ -30,6 +30,7 @@ TRANSFORMS: dict[str, Callable[[dict[str, Any]], beam.PTransform]] = {
     "Histogram, domain": lambda release: t.Histogram(
         t.Budget(1), of="events", domain=_DOMAIN, method="one-stage", bound=4, **release
     ),
+    "Histogram, levels": lambda release: _in_levels(t.Histogram(_BUDGET, levels=True, **release)),
     "Aggregate": lambda release: t.Aggregate(_BUDGET, ["users", "events", *_OF_NUMBERS], **release),
     "Aggregate, domain": lambda release: t.Aggregate(
         _BUDGET, _OF_NUMBERS, domain=_DOMAIN, max_items=4, max_per_item=3, calibrate="none", **release
@@ -67,6 +68,10 @@ FRESH = {"ShuffledReports", "PanPrivateCounts"}
 
 def _bounded_then(noise: beam.PTransform, release: dict[str, Any]) -> beam.PTransform:
     return "Bounded" >> t.RandClip(3, **release) | "Noisy" >> noise
+
+
+def _in_levels(histogram: beam.PTransform) -> beam.PTransform:
+    return "Contributions" >> t.Contributions(item=["country", "item"]) | "Levels" >> histogram
 
 
 def _shape_then(properties: beam.PTransform, release: dict[str, Any]) -> beam.PTransform:

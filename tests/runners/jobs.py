@@ -35,6 +35,9 @@ JOBS = {
     "a chosen bound, public domain": f"{_ONE_STAGE} --delta 1e-6 --noise gaussian --domain {{domain}}",
     "events by country and day": "histogram --of events --epsilon 2 --delta 1e-6 --item country --item seen:day "
     "--time-zone Asia/Tokyo",
+    "users in levels": "histogram --epsilon 2 --delta 1e-6 --levels country,seen:month,item",
+    "events in levels": "histogram --of events --epsilon 2 --delta 1e-6 --levels country,item --relation replace",
+    "users at home in levels": "histogram --epsilon 1 --delta 1e-6 --levels country,number:1,2,4 --home --output-files 2",
     "protected by day": "histogram --epsilon 1 --delta 1e-6 --item seen:day --protect user-day --time seen",
     "names of bins and hours": "partitions --epsilon 1 --delta 1e-6 --item number:1,2,4 --item seen:hour --output-files 2",
     "metrics of items": "aggregate --epsilon 2 --delta 1e-6 --users --events --sum number:0:20 --mean number:0:20",
@@ -97,6 +100,8 @@ STORED = {
 WIRED = [
     "estimates",
     "estimates of a public domain",
+    "events in levels",
+    "users at home in levels",
     "names of bins and hours",
     "metrics in chosen ranges, zCDP",
     "the bound alone",
@@ -135,7 +140,7 @@ def beside(item: np.ndarray) -> dict[str, pa.Array]:
 def column(command: str, own: list[str]) -> list[str]:
     """The flag of the items' column, unless a job's own flags name the one that it reads, or it reads none."""
     none = command == "total" and "--domain" not in own
-    return [] if none or {"--item", "--value"} & {*own} else ["--item", "item"]
+    return [] if none or {"--item", "--value", "--levels"} & {*own} else ["--item", "item"]
 
 
 def without_a_job() -> set[str]:

@@ -43,13 +43,20 @@ def test_parameters_reach_the_stages():
 def test_a_way_that_is_not_asked_for_is_not_there():
     for noise, gaussian, pure in (("auto", True, True), ("laplace", False, True), ("gaussian", True, False)):
         for domain in (None, DOMAIN):
-            account = estimates(BUDGET, of="events", domain=domain, noise=noise).stages.account
+            account = estimates(BUDGET, domain=domain, noise=noise).stages.account
             assert (account.gaussian, account.pure) == (gaussian, pure)
     named = {
         candidate.strategy
         for candidate in estimates(BUDGET, of="events", noise="laplace").stages.names_choice.candidates
     }
     assert named == {"laplace"}
+
+
+def test_events_that_are_named_and_counted_at_once_must_be_asked_for():
+    """One step sees one event of each user: a poor count of events."""
+    assert not estimates(BUDGET, of="events").stages.account.pure
+    assert estimates(BUDGET, of="events", noise="laplace").stages.account.pure
+    assert estimates(BUDGET, of="events", domain=DOMAIN).stages.account.pure
 
 
 WRONG = [

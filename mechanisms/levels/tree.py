@@ -64,7 +64,7 @@ class Tree:
 
     @classmethod
     def of_named(cls, named: Iterable[str], depth: int) -> Tree:
-        """The tree of named nodes. What is above a node that is named is named, too: enough users of the one are of the other."""
+        """The tree of named nodes. What is above a named node is named, too: whoever knows the one knows the other."""
         nodes = {_ROOT}
         for name in named:
             prefix = name.partition(":")[2]
@@ -91,6 +91,11 @@ class Tree:
     def other(self) -> np.ndarray:
         """Which cells are what is other."""
         return np.array([other for _, other, _ in self._split], dtype=bool)
+
+    @cached_property
+    def ends(self) -> np.ndarray:
+        """Which cells have none below them, though they are above the leaves: what is other there."""
+        return self.other & (self.level < self.depth)
 
     @cached_property
     def parent(self) -> np.ndarray:
@@ -166,8 +171,8 @@ def _node(depth: int, prefix: str) -> str:
 
 
 def _summed(shard: Shard, cells: np.ndarray, names: Names, once: bool, weights: np.ndarray) -> Shard:
-    """A shard whose rows are in these cells, by item and depth (-1: in none): their counts added up by user and cell, or 1 where
-    each user counts `once`, times the weights."""
+    """A shard whose rows are in these cells, by item and depth (-1: in none): their counts added up by user and cell, or 1
+    where each user counts `once`, times the weights."""
     bits = len(names).bit_length()
     owner = np.repeat(np.arange(len(shard.users)) << bits, shard.rows_per_user())
     keys, counts = [], []

@@ -5,33 +5,72 @@ All of it is post-processing of noisy numbers, and costs nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from headcount.mechanisms.histogram.levels.tree import Tree
+from headcount.mechanisms.levels.tree import Tree
 
 
-def least_squares(tree: Tree, noisy: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def least_squares(
+    children: Sequence[np.ndarray], noisy: np.ndarray, variance: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """The numbers that add up and are nearest to noisy ones with these variances, and their variances: of all unbiased numbers
-    that add up, those with the least noise.
+    that add up, those with the least noise. `children` are the places of the cells under each.
 
-    Upwards, each node is the mean of its own number and the sum of its children, weighted by how sure each is. Downwards, what a
-    node differs from the sum of its children goes to these in proportion to their variances.
+    Upwards, each node is the mean of its own number and the sum of its children, weighted by how sure each is. Downwards,
+    what a node differs from the sum of its children goes to these in proportion to their variances.
     """
     mean, unsure = noisy.astype(np.float64), variance.astype(np.float64)
-    inner = sorted((node for node, cells in enumerate(tree.children) if len(cells)), key=lambda node: -tree.level[node])
     below = np.zeros(len(noisy))  # the variance of the sum of a node's children
-    for node in inner:
-        cells = tree.children[node]
+    inner = _inner(children)
+    for node in reversed(inner):
+        cells = children[node]
         total, below[node] = mean[cells].sum(), unsure[cells].sum()
         own = below[node] / (below[node] + unsure[node])
         mean[node] = own * mean[node] + (1 - own) * total
         unsure[node] *= own
-    for node in reversed(inner):
-        cells = tree.children[node]
+    for node in inner:
+        cells = children[node]
         part = unsure[cells] / below[node]
         mean[cells] += part * (mean[node] - mean[cells].sum())
         unsure[cells] += part**2 * (unsure[node] - below[node])
     return mean, unsure
+
+
+def _inner(children: Sequence[np.ndarray]) -> list[int]:
+    """The nodes with children, each before those below it."""
+    below = {int(cell) for cells in children for cell in cells}
+    found = [node for node in range(len(children)) if node not in below]
+    for node in found:  # which grows meanwhile
+        found.extend(int(cell) for cell in children[node])
+    return [node for node in found if len(children[node])]
+
+
+def same_total(
+    level: np.ndarray, ends: np.ndarray, totals: np.ndarray, noise: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Noisy totals of groups of cells that agree from level to level, and their noise: least squares again.
+
+    `level` is that of a group, and `ends` says that its cells have none below them, though there are deeper levels. So all
+    other groups of a level come to the sum of all groups of the next. `noise` is the same for all groups of a level.
+    """
+    parts = [
+        np.flatnonzero((level == each) & (ends == end)) for each in range(level.max() + 1) for end in (False, True)
+    ]
+    children = []
+    for place in range(len(parts)):
+        below = [each for each in (place + 2, place + 3) if place % 2 == 0 and each < len(parts) and len(parts[each])]
+        children.append(np.array(below if len(parts[place]) else [], dtype=np.int64))
+    number = np.array([len(part) for part in parts])
+    sums = np.array([totals[part].sum() for part in parts])
+    variance = np.array([(noise[part] ** 2).sum() for part in parts])
+    made, known = least_squares(children, sums, np.where(number > 0, variance, 1.0))
+    found, unsure = totals.astype(np.float64), noise**2
+    for place, part in enumerate(parts):
+        found[part] += (made[place] - sums[place]) / max(number[place], 1)
+        unsure[part] -= (variance[place] - known[place]) / max(number[place], 1) ** 2
+    return found, np.sqrt(unsure)
 
 
 def whole_numbers(tree: Tree, estimates: np.ndarray, unsure: np.ndarray) -> np.ndarray:
@@ -40,12 +79,11 @@ def whole_numbers(tree: Tree, estimates: np.ndarray, unsure: np.ndarray) -> np.n
     From the root down, what the number of a node differs from the sum of its children's goes to these, more to those that are
     more `unsure` (standard deviations); what is left of rounding goes to the largest remainders.
     """
-    least = np.where(tree.other, 0, 1)
-    inner = sorted((node for node, cells in enumerate(tree.children) if len(cells)), key=lambda node: -tree.level[node])
-    for node in inner:
+    least, inner = np.where(tree.other, 0, 1), _inner(tree.children)
+    for node in reversed(inner):
         least[node] = max(1, int(least[tree.children[node]].sum()))
     found = np.maximum(np.rint(estimates).astype(np.int64), least)  # of these, the root's stays
-    for node in reversed(inner):
+    for node in inner:
         cells = tree.children[node]
         found[cells] = _parts(int(found[node]), estimates[cells], unsure[cells], least[cells])
     return found

@@ -20,7 +20,7 @@ in one country has a norm of the root of d, and of d at the country. Proof: docs
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ from headcount.mechanisms.bounding.clipping import limit_per_item
 from headcount.mechanisms.bounding.steps import check_bound
 from headcount.mechanisms.calibration.expected_error import users_needed
 from headcount.mechanisms.calibration.intervals import DEVIATIONS
+from headcount.mechanisms.checks import check_one_of
 from headcount.mechanisms.choice.run import choose_of
 from headcount.mechanisms.counting.noisy import bounded_users, noisy_counts
 from headcount.mechanisms.counting.released import estimates_batch
@@ -41,13 +42,14 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.account import make_account
 from headcount.mechanisms.histogram.deconvolution import posterior_means
 from headcount.mechanisms.histogram.estimates import ASSUMPTION, NOT_KNOWN, Grouped, group_rows
+from headcount.mechanisms.histogram.factory import OF
 from headcount.mechanisms.histogram.fixed import NAME
 from headcount.mechanisms.histogram.groups import Calibrated, calibrate, cut_groups, join_alike
 from headcount.mechanisms.histogram.stages import StagePlan
-from headcount.mechanisms.histogram.levels.adding_up import least_squares, no_child_above, whole_numbers
-from headcount.mechanisms.histogram.levels.home import at_home, home_subkey
-from headcount.mechanisms.histogram.levels.stages import LevelStages
-from headcount.mechanisms.histogram.levels.tree import UNIT, Tree, user_nodes
+from headcount.mechanisms.levels.adding_up import least_squares, no_child_above, same_total, whole_numbers
+from headcount.mechanisms.levels.home import at_home, home_subkey
+from headcount.mechanisms.levels.stages import LevelStages
+from headcount.mechanisms.levels.tree import UNIT, Tree, user_nodes
 from headcount.mechanisms.partitions.select import named_in_rounds
 from headcount.mechanisms.randomness.keys import Release
 
@@ -118,19 +120,23 @@ class CellCounts:
 
 @dataclasses.dataclass(frozen=True)
 class LevelsMechanism:
-    """A release of counts in levels as a value; `run` is the mechanism without Beam. `depth` is the number of key columns."""
+    """A release of counts in levels as a value; `run` is the mechanism without Beam."""
 
     stages: LevelStages
-    depth: int
     of: str
     home: bool
     item_type: type = str
     name = NAME
 
     def of_depth(self, depth: int) -> LevelsMechanism:
-        """The same for a key of so many columns: nothing that is planned depends on their number."""
+        """The same for a key of so many columns: the promise does not depend on their number."""
         check_depth(depth)
-        return dataclasses.replace(self, depth=depth)
+        return dataclasses.replace(self, stages=dataclasses.replace(self.stages, depth=depth))
+
+    @property
+    def depth(self) -> int:
+        """The number of key columns."""
+        return self.stages.depth
 
     @property
     def domain(self) -> None:
@@ -209,17 +215,27 @@ class LevelsMechanism:
         measured = np.asarray(noisy.column("bounded_count")) / weight
         counts, variance = measured, (plan.counts.stddev / weight) ** 2
         if self.adds_up:
-            counts, variance = least_squares(tree, measured, variance)
+            counts, variance = least_squares(tree.children, measured, variance)
         noise = np.sqrt(variance)
         group, number = np.zeros(len(counts), dtype=np.int64), 0
-        for level in range(self._first_left_out, self.depth + 1) if plan.totals is not None else ():
-            at = np.flatnonzero(tree.level == level)
-            typical, total_noise = float(np.sqrt(np.mean(variance[at]))), plan.totals.stddev / tree.weight[at[0]]
+        of_totals = 0.0 if plan.totals is None else plan.totals.stddev
+        for at in self._alike(tree) if plan.totals is not None else ():
+            typical, total_noise = float(np.sqrt(np.mean(variance[at]))), of_totals / tree.weight[at[0]]
             group[at] = number + cut_groups(counts[at], typical, total_noise, to_join=True)
             number = int(group[at].max()) + 1
         held = np.flatnonzero(tree.level >= self._first_left_out)
         grouped = Grouped(tree.cells.take(pa.array(held)), counts[held], 0.0, group[held])
         return CellCounts(tree, counts, noise, measured, group, grouped)
+
+    def _alike(self, tree: Tree) -> Iterator[np.ndarray]:
+        """The cells of which groups are made, level by level: where numbers add up, those that end above the leaves apart from
+        the others."""
+        ends = tree.ends if self.adds_up else np.zeros(len(tree.cells), dtype=bool)
+        for level in range(self._first_left_out, self.depth + 1):
+            for end in (False, True):
+                at = np.flatnonzero((tree.level == level) & (ends == end))
+                if len(at):
+                    yield at
 
     @property
     def _first_left_out(self) -> int:
@@ -231,10 +247,11 @@ class LevelsMechanism:
     ) -> tuple[pa.RecordBatch, Levelled]:
         """The released rows of cells and the noisy totals of their groups, if there are any."""
         tree, levels, left_out = counted.tree, [], None
-        for level in range(self.depth + 1):
+        known = None if totals is None else self._totals(counted, totals, plan)
+        for level in range(int(tree.level.max()) + 1):
             at = np.flatnonzero(tree.level == level)
-            told = totals if level >= self._first_left_out else None
-            levels.append((at, self._calibrated(counted, at, told, plan)))
+            told = known if level >= self._first_left_out else None
+            levels.append((at, self._calibrated(counted, at, told)))
         shares = [made.left_out for _, made in levels]
         if totals is not None and None not in shares:
             left_out = max(share for share in shares if share is not None)
@@ -249,8 +266,20 @@ class LevelsMechanism:
         rows = estimates_batch(tree.cells, whole, noise, counted.measured, ends=ends)
         return rows, Levelled(plan, cap, left_out)
 
+    def _totals(self, counted: CellCounts, totals: pa.RecordBatch, plan: StagePlan) -> tuple[np.ndarray, np.ndarray]:
+        """The totals of groups and their noise, in counts of one user each; those of every level come to the same sum, where
+        numbers add up."""
+        assert plan.totals is not None
+        tree, first = counted.tree, np.unique(counted.group, return_index=True)[1]
+        if not self.adds_up:  # of the root there is no total
+            held = np.flatnonzero(tree.level > 0)
+            first = held[np.unique(counted.group[held], return_index=True)[1]]
+        told = np.asarray(totals.column("bounded_count")) / tree.weight[first]
+        noise = plan.totals.stddev / tree.weight[first]
+        return same_total(tree.level[first], tree.ends[first], told, noise) if self.adds_up else (told, noise)
+
     def _calibrated(
-        self, counted: CellCounts, at: np.ndarray, totals: pa.RecordBatch | None, plan: StagePlan
+        self, counted: CellCounts, at: np.ndarray, totals: tuple[np.ndarray, np.ndarray] | None
     ) -> Calibrated:
         """The estimates of the cells of one level."""
         tree, counts, noise = counted.tree, counted.counts[at], counted.noise[at]
@@ -261,19 +290,19 @@ class LevelsMechanism:
             low, high = counts - DEVIATIONS * noise, counts + DEVIATIONS * noise
             low, high = np.maximum(np.minimum(low, estimate), least), np.maximum(high, estimate)
             return Calibrated(estimate, noise, low, high, 0.0, one, nothing, nothing)
-        assert plan.totals is not None
-        weight, group = int(tree.weight[at[0]]), counted.group[at]
+        group = counted.group[at]
         first, last = int(group.min()), int(group.max()) + 1
-        told = np.asarray(totals.column("bounded_count"))[first:last] / weight
-        spread = np.full(len(told), plan.totals.stddev / weight)
-        group, told, spread = join_alike(counts, group - first, told, spread)
-        return calibrate(counts, group, told, noise, spread, least=least)
+        told, unsure = (each[first:last] for each in totals)
+        group, told, unsure = join_alike(counts, group - first, told, unsure)
+        return calibrate(counts, group, told, noise, unsure, least=least)
 
 
 def check_depth(depth: int) -> None:
     """Refuses a key of too few or too many levels."""
     if not 2 <= depth <= MOST_LEVELS:
-        raise ParameterError(f"levels are 2 to {MOST_LEVELS} columns, from the widest to the finest, got {depth}", "levels")
+        raise ParameterError(
+            f"levels are 2 to {MOST_LEVELS} columns, from the widest to the finest, got {depth}", "levels"
+        )
 
 
 def in_levels(
@@ -289,9 +318,17 @@ def in_levels(
     check_budget(budget)
     check_delta_or_domain(budget.delta)
     check_depth(depth)
+    check_one_of("of", of, OF)
+    if of == "users" and max_per_item not in (None, 1):
+        raise ParameterError(
+            f"max_per_item={max_per_item!r} is for events, and users are counted, each once on a node: add of='events'",
+            "max_per_item",
+        )
     if home and of == "events":
-        raise ParameterError("home is for users, each of whom then counts in one place: leave out home or of='events'", "home")
-    cap = None if max_per_item is None else check_bound("max_per_item", max_per_item)
+        raise ParameterError(
+            "home is for users, each of whom then counts in one place: leave out home or of='events'", "home"
+        )
+    cap = None if max_per_item is None or of == "users" else check_bound("max_per_item", max_per_item)
     account = make_account(
         budget,
         named=True,
@@ -300,8 +337,8 @@ def in_levels(
         pure=False,
         capped=of == "events" and cap is None,
     )
-    stages = LevelStages(account, relation, UNIT if home else None, cap, of == "users")
-    made = LevelsMechanism(stages, depth, of, home)
+    stages = LevelStages(account, relation, UNIT if home else None, cap, of == "users", depth=depth)
+    made = LevelsMechanism(stages, of, home)
     for named, kept in stages.ends():
         stages.plan(named, kept)
     return made
