@@ -70,6 +70,10 @@ class Histogram(PrivateTransform):
             items as can be. Only for one stage without a domain.
         bound_method: how a bound is chosen (default: "auto"); see `ChooseBound`. Only for one stage.
         bound_share: the share of epsilon that the choice takes (default: a tenth, for "items" a twentieth). Only for one stage.
+        levels: whether the key columns are levels, from the widest to the finest (default: False). Then rows are those of every
+            node, with the fields `level` and `other`; key columns below the level of a row are None.
+        home: with levels of users, whether each user counts in one leaf alone, where it has the most rows, so that users add up
+            (default: False).
         max_relative_error: leave out rows whose noise, at 1.96 standard deviations, is above this share of the count (default:
             None, none for that). Costs nothing.
         suppress_below: leave out rows whose noisy count is below this (default: None, none for that). Costs nothing.

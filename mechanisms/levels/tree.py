@@ -173,21 +173,28 @@ def _node(depth: int, prefix: str) -> str:
 def _summed(shard: Shard, cells: np.ndarray, names: Names, once: bool, weights: np.ndarray) -> Shard:
     """A shard whose rows are in these cells, by item and depth (-1: in none): their counts added up by user and cell, or 1
     where each user counts `once`, times the weights."""
-    bits = len(names).bit_length()
-    owner = np.repeat(np.arange(len(shard.users)) << bits, shard.rows_per_user())
-    keys, counts = [], []
+    bits, users = len(names).bit_length(), len(shard.users)
+    owner = np.repeat(np.arange(users) << bits, shard.rows_per_user())
+    found = []
     for of_depth in cells:
         place = of_depth[shard.item]
-        there = np.flatnonzero(place >= 0)
+        there = slice(None) if len(of_depth) == 0 or of_depth.min() >= 0 else np.flatnonzero(place >= 0)
         key = owner[there] + place[there]
-        order = sorting(key, len(shard.users) << bits)
-        key = key[order]
-        starts = np.flatnonzero(begins_run(key))
-        keys.append(key[starts])
-        counts.append(np.ones(len(starts), dtype=np.int64) if once else run_sums(shard.count[there][order], starts))
-    key = np.concatenate(keys)
-    order = sorting(key, len(shard.users) << bits)
-    key, count = key[order], np.concatenate(counts)[order]
-    user, cell = key >> bits, key & ((1 << bits) - 1)
-    offsets = np.append(0, np.cumsum(np.bincount(user, minlength=len(shard.users))))
+        if once:
+            key.sort()
+            key = key[begins_run(key)]
+            found.append((key, np.ones(len(key), dtype=np.int64)))
+        else:
+            order = sorting(key, users << bits)
+            key = key[order]
+            starts = np.flatnonzero(begins_run(key))
+            found.append((key[starts], run_sums(shard.count[there][order], starts)))
+    # A user's rows are in the order of depths, then of cells.
+    number = np.stack([np.bincount(key >> bits, minlength=users) for key, _ in found])
+    offsets = np.append(0, np.cumsum(number.sum(axis=0)))
+    first = offsets[:-1] + np.cumsum(number, axis=0) - number
+    cell, count = np.empty(offsets[-1], dtype=np.int64), np.empty(offsets[-1], dtype=np.int64)
+    for (key, counted), starts, of_user in zip(found, first, number, strict=True):
+        to = np.arange(len(key)) + np.repeat(starts - (np.cumsum(of_user) - of_user), of_user)
+        cell[to], count[to] = key & ((1 << bits) - 1), counted
     return Shard(shard.users, names, offsets, cell, np.minimum(count * weights[cell], MOST_COUNT))
