@@ -23,6 +23,11 @@ QUESTIONS = (
         "How many events per country and day?", "histogram --of events --item country --item viewed_at:day", "keys.md"
     ),
     Question(
+        "How many users per country, and of each per page, in numbers that agree?",
+        "histogram --levels country,page",
+        "levels.md",
+    ),
+    Question(
         "How much is spent per country, and on average?",
         "aggregate --item country --sum price:0:100 --mean price:0:100",
         "aggregate.md",
