@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Literal, Self
 
 import apache_beam as beam
@@ -102,9 +103,9 @@ class Histogram(PrivateTransform):
         output_files: int | None = None,
     ) -> None:
         items = given_items(item_type, domain)
-        made = histogram(
+        make = functools.partial(
+            histogram,
             budget,
-            domain=items.domain,
             method=method,
             of=of,
             bound=bound,
@@ -115,9 +116,9 @@ class Histogram(PrivateTransform):
             bound_method=bound_method,
             bound_share=bound_share,
             relation=Relation.parse(relation),
-            item_type=items.made,
         )
-        super().__init__(made, release=release, shards=shards, output_files=output_files, items=items)
+        made = make(domain=items.domain, item_type=items.made)
+        super().__init__(made, release=release, shards=shards, output_files=output_files, items=items, partly=make)
         self._quality = Quality(max_relative_error, suppress_below)
 
     def _given(self) -> str | None:

@@ -23,7 +23,7 @@ from headcount.mechanisms.columns.times import UTC
 
 ITEM = "item"  # what the key is called where no column names it
 
-_JOINT, _ESCAPE = "\x1f", "\x1b"
+JOINT, _ESCAPE = "\x1f", "\x1b"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Keys:
 
     def name_values(self, values: Sequence[pa.Array]) -> pa.Array:
         """The name of each row's values inside, one array for each field."""
-        return values[0] if len(values) == 1 else _joined(values)
+        return values[0] if len(values) == 1 else joined(values)
 
     def decode(self, names: Names) -> list[pa.Array]:
         """The key columns of names, with their types in the output."""
@@ -95,7 +95,7 @@ class Keys:
     def _values(self, names: Names) -> list[pa.Array]:
         if len(self.fields) == 1:
             return [names]
-        parts = pc.split_pattern(names, _JOINT).flatten()
+        parts = pc.split_pattern(names, JOINT).flatten()
         chosen = np.arange(len(names)) * len(self.fields)
         columns = [parts.take(pa.array(chosen + k)) for k in range(len(self.fields))]
         return [
@@ -109,9 +109,9 @@ def resolve(columns: Sequence[KeyColumn], found: Mapping[str, pa.DataType], wher
     return Keys(tuple(field_of(column, found[column.source], where, zone) for column in columns))
 
 
-def _joined(values: Sequence[pa.Array]) -> pa.Array:
+def joined(values: Sequence[pa.Array]) -> pa.Array:
     """One text of several values, one to one; null where one of them is."""
-    return pc.binary_join_element_wise(*map(_escaped, values), _JOINT)
+    return pc.binary_join_element_wise(*map(_escaped, values), JOINT)
 
 
 def _escaped(values: pa.Array) -> pa.Array:
@@ -122,10 +122,10 @@ def _escaped(values: pa.Array) -> pa.Array:
         return values.cast(pa.string())
     ends, data = string_buffers(values)
     data = data[ends[0] : ends[-1]]  # in UTF-8, bytes below 128 are these characters and no part of another
-    if not ((data == ord(_JOINT)) | (data == ord(_ESCAPE))).any():
+    if not ((data == ord(JOINT)) | (data == ord(_ESCAPE))).any():
         return values
-    return pc.replace_substring(pc.replace_substring(values, _ESCAPE, f"{_ESCAPE}1"), _JOINT, f"{_ESCAPE}2")
+    return pc.replace_substring(pc.replace_substring(values, _ESCAPE, f"{_ESCAPE}1"), JOINT, f"{_ESCAPE}2")
 
 
 def _unescaped(texts: pa.Array) -> pa.Array:
-    return pc.replace_substring(pc.replace_substring(texts, f"{_ESCAPE}2", _JOINT), f"{_ESCAPE}1", _ESCAPE)
+    return pc.replace_substring(pc.replace_substring(texts, f"{_ESCAPE}2", JOINT), f"{_ESCAPE}1", _ESCAPE)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
-from headcount.mechanisms.batches.domain import Domain, only_domain
+from headcount.mechanisms.batches.domain import Domain, PartDomain, only_domain
 from headcount.mechanisms.columns import domain_files
 
 
@@ -35,7 +35,7 @@ class DomainFile(domain_files.DomainFile):
 class OnlyDomain(beam.PTransform):
     """Drops rows whose item is not in the domain: what lies outside must not use up a user's bound."""
 
-    def __init__(self, domain: Domain) -> None:
+    def __init__(self, domain: Domain | PartDomain) -> None:
         super().__init__()
         self._domain = domain
 
@@ -46,7 +46,7 @@ class OnlyDomain(beam.PTransform):
 
 
 class _OnlyDomain(beam.DoFn):
-    def __init__(self, domain: Domain) -> None:
+    def __init__(self, domain: Domain | PartDomain) -> None:
         self._domain = domain
 
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
