@@ -202,6 +202,12 @@ class PartDomain:
     def __init__(self, size: int, public: Sequence[str]) -> None:
         self.size, self.public = size, tuple(public)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PartDomain) and (self.size, self.public) == (other.size, other.public)
+
+    def __hash__(self) -> int:
+        return hash((self.size, self.public))
+
     def holds(self, items: Names) -> pa.BooleanArray:
         """Whether the public columns of each of the items are one of the combinations."""
         raise RuntimeError("the keys of the domain have no names yet")

@@ -133,7 +133,7 @@ def read_release(report: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -
         )
     if given.get("public_columns"):
         raise InputError(
-            "--like must be a release of items that come from the data: of this one some key columns are public, and have all of "
+            "--like must be a release of items that come from the data: of this one some key columns are public, with all of "
             "their values for every key; state what you assume by --users, --events-per-user, --items and --skew"
         )
     for name in _LEFT_OUT:
