@@ -217,9 +217,8 @@ class Facts:
         said[0] += f" the names of the columns, every parameter in {REPORT}, and the number and names of the files."
         if "public_columns" in self.parameters:
             said.append(
-                f"Of the key columns these were public before: {', '.join(map(str, self.parameters['public_columns']))} "
-                f"(digest: {self.parameters['domain_digest']}): which of their values are in the result says "
-                "nothing of the data. The others were named from the data."
+                f"Of the key columns these were public before: {', '.join(map(str, self.parameters['public_columns']))}. Which "
+                "of their values are in the result says nothing of the data. The others were named from the data."
             )
         elif "domain_digest" in self.parameters:
             said.append(
