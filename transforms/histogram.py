@@ -55,7 +55,9 @@ class Histogram(PrivateTransform):
     Parameters:
         budget: what all of it may cost.
         domain: the public items, as tuples or a frame where the key has several columns (default: None, items come from the
-            data). A list or frame travels with the job's graph: give more than some hundred thousand as a `DomainFile`.
+            data). A list or frame travels with the job's graph: give more than some hundred thousand as a `DomainFile`. A
+            mapping of key columns to ranges such as ("2026-11-01", "2026-11-30") and lists stands for all combinations; of some
+            key columns, the others are named from the data, and each is counted with all of the public ones.
         method: "estimates" (default) or "one-stage".
         of: what is counted: "users" (default), each once on an item, or "events".
         bound: the norm of one user's counts, or for one stage the events that count (default: "auto", chosen privately). A

@@ -76,7 +76,7 @@ def histogram(
     if isinstance(domain, PartDomain):
         raise ParameterError(
             "method='one-stage' names and counts keys in one step, and where some key columns are public the others are named "
-            "first: leave method out, or give a list or a range for each key column",
+            "first: leave it out, or give a list or a range for each key column",
             "method",
         )
     cap = 1 if of == "users" else max_per_item
@@ -146,7 +146,7 @@ def estimates(
     if partly and noise == "laplace":
         raise ParameterError(
             "noise='laplace' names and counts keys in one step, and where some key columns are public the others are named "
-            "first: leave noise out, or give a list or a range for each key column",
+            "first: leave it out, or give a list or a range for each key column",
             "noise",
         )
     given = None if bound == "auto" else check_bound("bound", bound)

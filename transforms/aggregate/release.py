@@ -77,7 +77,8 @@ class Aggregate(PrivateTransform):
             "quantile:0.5,0.9:price:0:100".
             Values beyond a range count as its ends. It must be public: known without a look at the data. "sum:price:auto"
             chooses a range from 0 on privately, and "sum:price:-auto:auto" one with negative numbers.
-        domain: the keys, if they are public: then all of them are released, and nothing is spent on names (default: None).
+        domain: the keys, if they are public: then all of them are released, and nothing is spent on names (default: None); or
+            ranges and lists of some key columns, as for `Histogram`.
         max_items: the keys of one user that count (default: "auto", chosen privately).
         max_per_item: the rows of one user on one key that count, up to 1000 (default: None, chosen with `max_items`).
         calibrate: "totals" (default), or "none" to spend nothing on them.

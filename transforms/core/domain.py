@@ -25,7 +25,8 @@ class DomainFile(domain_files.DomainFile):
     """A public domain in a file: `Histogram(budget, domain=DomainFile("gs://bucket/keys.parquet"))`.
 
     `path` names a Parquet or CSV file with the key columns, as they are called in the output, or a text file with the values of
-    one column, one per line. A mapping from each key column to such a file stands for all combinations. A large domain does not
+    one column, one per line. A mapping from each key column to such a file, a range or a list stands for all combinations; of
+    some key columns, the others are named from the data (`Histogram` by estimates, and `Aggregate`). A large domain does not
     travel with the job, up to ten million keys: workers read the files, which must lie where they can, and must not change.
     """
 

@@ -108,11 +108,9 @@ def test_too_many_rows_are_refused(monkeypatch):
 
 def test_what_cannot_name_parts_of_keys_refuses_them():
     budget, partly = Budget(1, 1e-6), PartDomain(30, ["day=1..30"])
-    with pytest.raises(
-        ParameterError, match="method='one-stage' .*: leave method out, or give a list or a range for each"
-    ):
+    with pytest.raises(ParameterError, match="method='one-stage' .*: leave it out, or give a list or a range for each"):
         histogram(budget, domain=partly, method="one-stage")
-    with pytest.raises(ParameterError, match="noise='laplace' .*: leave noise out, or give a list or a range for each"):
+    with pytest.raises(ParameterError, match="noise='laplace' .*: leave it out, or give a list or a range for each"):
         histogram(budget, domain=partly, noise="laplace")
     with pytest.raises(ParameterError, match="delta must be positive"):
         histogram(Budget(1), domain=partly)
