@@ -17,7 +17,7 @@ from headcount.pipelines.flags import groups, numbers, options
 from headcount.pipelines.flags.flag import add
 from headcount.pipelines.flags.metrics import metrics
 from headcount.pipelines.reports.plan import Plan
-from headcount.pipelines.sources.domain import domain_of, partly_note, planned_domain, stated
+from headcount.pipelines.sources.domain import domain_of, is_named, partly_note, planned_domain, stated
 
 if TYPE_CHECKING:
     from headcount.mechanisms.batches.domain import Domain, PartDomain
@@ -79,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def check(args: argparse.Namespace) -> None:
     """Refuse parameters that do not go together, by the names of their flags."""
-    if args.domain is None:
+    if is_named(args):
         options.require_delta(args, options.NAMING, ", or give the items by --domain")
     else:
         options.require_delta(args, "metrics have Gaussian noise")

@@ -24,7 +24,7 @@ from headcount.pipelines.flags import groups, numbers, options
 from headcount.pipelines.flags.flag import add
 from headcount.pipelines.reports import report
 from headcount.pipelines.reports.plan import Plan
-from headcount.pipelines.sources.domain import domain_of, partly_note, planned_domain, stated
+from headcount.pipelines.sources.domain import domain_of, is_named, partly_note, planned_domain, stated
 
 if TYPE_CHECKING:
     from headcount.mechanisms.batches.domain import Domain, PartDomain
@@ -108,7 +108,7 @@ def check(args: argparse.Namespace) -> None:
             )
         if args.domain is None and args.max_per_item is not None and args.max_per_item > args.bound:
             raise ParameterError(f"--max-per-item must not exceed --bound {args.bound}, got {args.max_per_item}")
-    if args.domain is None:
+    if is_named(args):
         options.require_delta(args, options.NAMING, ", or give the items by --domain")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headcount.mechanisms.batches.domain import Domain, PartDomain
@@ -38,6 +38,15 @@ def domain_digest(args: argparse.Namespace, keys: Keys | None) -> dict[str, str]
     return {"domain_digest": found.digest} if isinstance(found, Domain | PartlyPublic) else {}
 
 
+def is_named(args: argparse.Namespace) -> bool:
+    """Whether items come from the data: without a domain, or with one of some key columns alone."""
+    names = {column.name for column in parse_columns(args.item or ITEM)}
+    given = args.domain
+    if isinstance(given, list) and len(names) > 1:  # of texts on the command line, and of tuples in Python
+        given = {each.partition("=")[0]: each for each in given if isinstance(each, str) and "=" in each}
+    return given is None or (isinstance(given, Mapping) and bool(given) and {*given} < names)
+
+
 def stated(domain: Domain | PartDomain | None) -> dict[str, Any]:
     """What the report of a mechanism with this domain says of it: whether all keys are public, or which columns are."""
     columns = list(domain.public) if isinstance(domain, PartDomain) else None
@@ -57,7 +66,7 @@ def partly_note(domain: Domain | PartDomain | None) -> str | None:
 def domain_file(given: Sequence[str], names: Sequence[str], max_item_bytes: int) -> DomainFile:
     """The one file, or the COLUMN=FILE or COLUMN=FIRST..LAST for some key columns or all, that are given."""
     lists = {name: path for name, _, path in (each.partition("=") for each in given) if name in names and path}
-    if not lists and len(given) == 1 and parse_range(given[0]) is None:
+    if not lists and len(given) == 1 and parse_range(given[0].rpartition("=")[2]) is None:
         return DomainFile(given[0], max_item_bytes, stores.read)
     if len(lists) < len(given):
         wanted = " ".join(f"{name}=FILE" for name in names)

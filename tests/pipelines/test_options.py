@@ -371,7 +371,9 @@ def test_a_domain_is_one_file_or_one_for_each_column(given, names, path):
     assert domain_file(given, names, 99).path == path
 
 
-@pytest.mark.parametrize("given", [["x.txt", "y.txt"], ["1..12"], ["a=x.txt", "a=y.txt"], ["a=x.txt", "c=y.txt"]])
+@pytest.mark.parametrize(
+    "given", [["x.txt", "y.txt"], ["1..12"], ["c=1..12"], ["a=x.txt", "a=y.txt"], ["a=x.txt", "c=y.txt"]]
+)
 def test_other_files_of_a_domain_are_refused(given):
     with pytest.raises(
         ParameterError, match=rf"domain must be one file, or a=FILE b=FILE \(.*\), got {' '.join(given)}"

@@ -160,6 +160,8 @@ def test_explain_says_what_typical_data_gives(run):
         "leave it out, or give a list or a range for each key column",
     )
     refused(run(*words, "--explain", "--method", "one-stage"), "--method='one-stage' names and counts keys in one step")
+    no_delta = [each for each in words if each not in ("--delta", "1e-6")]
+    refused(run(*no_delta, "--explain"), "--delta must be positive", "for instance --delta 1e-8")
     hours = ["--item", "page", "--item", "at:hour", "--domain", "at_hour=2000-01-01T00:00Z..2026-01-01T00:00Z"]
     refused(run("histogram", *hours, "--epsilon", "1", "--delta", "1e-6", "--explain"), "combinations of its columns")
 
