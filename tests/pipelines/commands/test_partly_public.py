@@ -8,6 +8,7 @@ import re
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.parquet as pq
 import pytest
 
@@ -60,6 +61,22 @@ def test_every_named_page_has_all_days_and_the_truth_is_near(counted):
     there = {(row["page"], row["day"]): row["count_all"] for row in true.to_pylist()}
     held = [row["low"] <= there.get((row["page"], row["at_day"].day), 0) <= row["high"] for row in rows]
     assert np.mean(held) > 0.85  # of one release with a fixed key
+
+
+def test_a_page_is_named_by_its_users_on_all_days_together(given):
+    """Eight users on each of ten days: too few for any day, and enough in all."""
+    rare = pa.table(
+        {
+            "user": range(9000, 9080),
+            "page": ["rare"] * 80,
+            "at": [datetime.datetime(2026, 11, 1 + k % 10) for k in range(80)],
+        }
+    )
+    rows = pa.concat_tables([visits(), rare.cast(visits(1).schema)])
+    found = headcount.histogram(rows, **given).table
+    assert found.filter(pa.compute.equal(found["page"], "rare")).num_rows == 10
+    alone = headcount.histogram(rows, **{**given, "domain": None}).table
+    assert "rare" not in alone["page"].to_pylist() and alone.num_rows < found.num_rows
 
 
 def test_the_report_says_which_columns_are_public(counted):
