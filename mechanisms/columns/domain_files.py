@@ -70,8 +70,7 @@ class DomainFile:
     @property
     def public(self) -> list[str]:
         """The columns that have a list, each with what it is, in words."""
-        if isinstance(self.path, str):
-            return list(self.columns)
+        assert not isinstance(self.path, str)
         words = {KeyRange: lambda each: each.text, KeyList: lambda each: f"{len(each):,} values"}
         return [f"{name}={words.get(type(each), lambda _: 'a list')(each)}" for name, each in self.path.items()]
 

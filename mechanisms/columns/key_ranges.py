@@ -49,8 +49,13 @@ class KeyRange:
         kinds = [_kind(end) for end in (self.first, self.last)]
         if kinds[0] is None or kinds[0] != kinds[1]:
             examples = ", ".join(dict.fromkeys(example for _, example in _UNITS.values()))
-            raise ParameterError(f"the domain {self.text!r} is no range: give one like {examples}", "domain")
+            raise ParameterError(
+                f"the domain {self.text!r} is no range: give one like {examples}, or the values as a list or a file",
+                "domain",
+            )
         low, high = (self._number(end, "day") for end in (self.first, self.last))
+        if max(-low, high + 1) > 1 << 63:
+            raise ParameterError(f"the domain {self.text!r} has numbers beyond 64 bits: give others", "domain")
         if low > high:
             raise ParameterError(f"the domain {self.text!r} ends before it begins: give FIRST..LAST", "domain")
 

@@ -65,6 +65,8 @@ def test_what_is_no_range_is_a_file(text):
         ("x", TIMES, "2026-11-01T00:00Z..2026-11-01T02:00Z", "ranges are of whole numbers, dates, and times"),
         ("x", pa.int8(), "1..1000", "domain '1..1000': value 128 is not int8"),
         ("x", pa.int64(), "0..99999999999", "has 100,000,000,000 values: give a range of 10,000,000 at most"),
+        ("x", pa.int64(), (2**63 - 1, 2**63), "has numbers beyond 64 bits"),
+        ("x", pa.string(), ("DE", "FR"), "'DE..FR' is no range: .*, or the values as a list or a file"),
         ("x", pa.int64(), (1, 2, 3), "a tuple that is no range"),
         ("x", pa.int64(), (False, True), "a tuple that is no range"),
         ("x", pa.int64(), [], "an empty list for column 'x'"),

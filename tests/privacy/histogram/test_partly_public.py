@@ -28,8 +28,21 @@ from headcount.mechanisms.histogram import estimates as module
 from headcount.mechanisms.histogram.estimates import EstimatesMechanism
 from headcount.mechanisms.histogram.factory import estimates
 from tests.privacy.aggregate.test_stages import AggregateCourse
-from tests.privacy.histogram.courses import BUDGET, COMMON, EDGE, HEAVY, Course, Seen, Spent, User, compared, fits
+from tests.privacy.histogram.courses import (
+    BUDGET,
+    COMMON,
+    EDGE,
+    HEAVY,
+    Course,
+    Seen,
+    Spent,
+    User,
+    batch_of,
+    compared,
+    fits,
+)
 from tests.privacy.histogram.courses import crowd as crowd_of_items
+from tests.privacy.independence import Words
 
 DAYS, QUIET, OUTSIDE = [f"d{n}" for n in range(7)], "d6", "d9"  # on the quiet day the crowd does nothing
 DOMAIN = PartlyPublic(pa.array(DAYS), 2, [1], ["day=d0..d6"])
@@ -132,6 +145,13 @@ def test_what_lies_outside_of_the_list_changes_nothing(make_release, monkeypatch
     spent = audited(mechanism_of("events"), crowd(), [*crowd(), TARGETS["outside"]], make_release(), monkeypatch)
     assert not spent.apart and not spent.shown and {*spent.choices.values()} == {0.0}
     assert not any(spent.gaussian.values()) and all(one == other for one, other in spent.coins)
+
+
+@pytest.mark.parametrize("name", ["events", "users"])
+def test_no_two_stages_share_a_word(name, make_release, monkeypatch):
+    words = Words(monkeypatch)
+    mechanism_of(name).run(batch_of(crowd()), make_release())
+    assert words.all > 0 and words.twice == 0
 
 
 # Mutations.
