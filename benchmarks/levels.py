@@ -3,9 +3,9 @@
     python benchmarks/levels.py
     python benchmarks/levels.py --rows 10000000 --releases 0
 
-The tree has 50 regions of 100 cities, with users by a Zipf law on both; users have one city (noise), or several (coverage). Noise
-is that of a count of one city, by itself: a level of n cities has that of n of them in place, if cities are added up. The truth
-of events is that of at most c of one user on one city, with the c that the release states.
+The tree has 50 regions of 100 cities, with users by a Zipf law on both; users have one city (noise), or several (coverage).
+Noise is that of a count of one city, by itself: if cities are added up, n of them have the root of n times that. The truth of
+events is that of at most c of one user on one city, with the c that the release states.
 """
 
 from __future__ import annotations
@@ -118,7 +118,9 @@ def timed(rows: int) -> list[dict[str, object]]:
         path = Path(folder) / "log.parquet"
         pq.write_table(log(rows // 10, 10, 1).drop_columns(["count"]), path)
         for flags in ("--item region --item city", "--levels region,city"):
-            words = f"histogram --input {path} --user user {flags} --epsilon 1 --delta 1e-8 --output {folder}/{len(found)}"
+            words = (
+                f"histogram --input {path} --user user {flags} --epsilon 1 --delta 1e-8 --output {folder}/{len(found)}"
+            )
             seconds, cpu, memory = run(headcount(words.split()))
             found.append({"job": flags, "seconds": round(seconds, 1), "cpu": round(cpu, 1), "MB": round(memory)})
             found[-1]["ratio"] = round(cpu / float(str(found[0]["cpu"])), 2)

@@ -79,7 +79,9 @@ def aggregate(
         calibrate: totals tell how much the bounds left out of users, events and sums; none spends nothing on them, and
             gives what is left (default: totals); one of "totals", "none".
         domain: the items, if they are public; all of them are released: a list, a frame with the columns of item, or a file
-            of Parquet, CSV, or text with one value per line (default: None).
+            of Parquet, CSV, or text with one value per line; or a dict of columns to a range such as (first, last), a list
+            or a file, all combinations; of some columns, the others are named from the data, and each has them all
+            (default: None).
         explode: a column of item that holds lists: a row counts for each element (default: None).
         time_zone: where COLUMN:day and the like begin (default: UTC).
         protect: who is promised something: a user with all that it did, or what a user did in one day, week or month, which
@@ -175,7 +177,8 @@ def choose_bound(
         max_per_item: events of one user that count at most on one item (default: chosen with the bound, or none).
         noise: auto takes the better one (default: auto); one of "auto", "laplace", "gaussian".
         domain: the items to count, if they are public; all of them are released: a list, a frame with the columns of item,
-            or a file of Parquet, CSV, or text with one value per line (default: None).
+            or a file of Parquet, CSV, or text with one value per line; or a dict of columns to a range such as (first,
+            last), a list or a file, all combinations (default: None).
         kappa: of bound_method em and gem without domain: what a lost event weighs, 1 or more (default: 2).
         sparsity: of Gaussian noise with domain: how many items the weight of a user may stand for (default: a tenth of
             them).
@@ -340,7 +343,8 @@ def distribution(
             number.
         epsilon: how much one user can change the result at most.
         domain: the symbols, which must be public: a list, a frame with the columns of item, or a file of Parquet, CSV, or
-            text with one value per line.
+            text with one value per line; or a dict of columns to a range such as (first, last), a list or a file, all
+            combinations.
         samples_per_user: samples of each user that count (up to 10000), users with fewer are left out; auto and median
             choose it privately, buckets learns from users of all sizes apart (default: auto).
         users: the number of users with M samples or more, if it is public (default: counted with noise if needed).
@@ -533,7 +537,9 @@ def histogram(
         max_per_item: events of one user that count at most on one item (default: chosen with the bound, or none).
         noise: auto takes the better one (default: auto); one of "auto", "laplace", "gaussian".
         domain: the items to count, if they are public; all of them are released: a list, a frame with the columns of item,
-            or a file of Parquet, CSV, or text with one value per line (default: None).
+            or a file of Parquet, CSV, or text with one value per line; or a dict of columns to a range such as (first,
+            last), a list or a file, all combinations; of some columns, the others are named from the data, and each has
+            them all (default: None).
         item: the column to count, or a list of several; "seen_at:day" is the day of a time, "age:0,18,65" a bin of a number
             (default: None).
         explode: a column of item that holds lists: a row counts for each element (default: None).
@@ -1101,7 +1107,8 @@ def total(
         epsilon: how much one user can change the result at most.
         of: what to count (default: both, where the users take a tenth of epsilon); one of "users", "events".
         domain: only rows with these items count, which must be public (default: all rows): a list, a frame with the columns
-            of item, or a file of Parquet, CSV, or text with one value per line.
+            of item, or a file of Parquet, CSV, or text with one value per line; or a dict of columns to a range such as
+            (first, last), a list or a file, all combinations.
         bound: events of one user that count at most (up to 1000000000); auto chooses it privately (default: auto).
         method: bounded counts what is within the bound; debiased is the paper"s estimate of the totals of each item of
             domain, for users whose counts are Poisson with similar means (default: bounded); one of "bounded", "debiased".

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from headcount.mechanisms.batches.contributions import Place, contribution_batch
-from headcount.mechanisms.batches.domain import Domain
+from headcount.mechanisms.batches.domain import Domain, PartDomain
 from headcount.mechanisms.batches.frames import FRAMES, collected, frame_reader, frame_schema, is_frame, table_of
 from headcount.mechanisms.columns.domain_files import DomainFile
 from headcount.mechanisms.columns.given_domain import GivenDomain
@@ -55,12 +55,13 @@ def counted(data: Any, args: argparse.Namespace) -> Events:
     return Events((row_schema.batch(batch, place) for batch, place in _placed(reader)), row_schema.shown)
 
 
-def named_domain(given: Any, keys: Keys | None, max_item_bytes: int) -> Domain:
-    """A public domain by the names of its keys: items, tuples or a frame, or a file, or one for each key column by its name."""
+def named_domain(given: Any, keys: Keys | None, max_item_bytes: int) -> Domain | PartDomain:
+    """A public domain by the names of its keys: items, tuples or a frame, or a file, or for key columns by their names files,
+    ranges and lists."""
     if isinstance(given, str | os.PathLike):
         given = DomainFile(os.fspath(given), max_item_bytes, stores.read)
-    elif isinstance(given, Mapping) and all(isinstance(path, str | os.PathLike) for path in given.values()):
-        given = DomainFile({name: os.fspath(path) for name, path in given.items()}, max_item_bytes, stores.read)
+    elif isinstance(given, Mapping):
+        given = DomainFile(given, max_item_bytes, stores.read)
     return GivenDomain(given).named(keys)
 
 

@@ -20,7 +20,7 @@ from headcount.result import Result
 
 Path = str | os.PathLike[str]
 Columns = str | Sequence[str]
-Domain = Path | Iterable[str] | Iterable[int]
+Domain = Path | Iterable[str] | Iterable[int] | Mapping[str, Any]
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -23,6 +23,7 @@ from headcount.pipelines.pages.written import with_page
 from headcount.pipelines.reports import report
 from headcount.pipelines.reports.outcome import Outcome, said
 from headcount.pipelines.reports.plan import Plan
+from headcount.pipelines.reports.series import summary_of
 from headcount.pipelines.reports.summary import (
     SIZES,
     counted,
@@ -31,9 +32,9 @@ from headcount.pipelines.reports.summary import (
     missing,
     much_left_out,
     nothing,
-    summarize,
 )
 from headcount.pipelines.sinks import output
+from headcount.pipelines.sinks.formats import times_as_text
 from headcount.pipelines.sinks.repeated import refuse_another
 
 
@@ -152,7 +153,10 @@ class Result:
         return target.finished(report.make_report(about, guarantee, self._decision, self._input_digest), written)
 
     def __repr__(self) -> str:
-        shown = summarize(self.report) if self._show is None else self._show(self.report, self.table.to_pylist())
+        if self._show is None:
+            shown = summary_of(self.report, lambda: times_as_text(self.table))
+        else:
+            shown = self._show(self.report, self.table.to_pylist())
         return in_keywords(said(self.report, shown)) or str(self.table)
 
     def _repr_html_(self) -> str:

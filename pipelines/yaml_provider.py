@@ -19,6 +19,7 @@ from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES
 from headcount.mechanisms.columns.domain_files import DomainFile
+from headcount.mechanisms.columns.key_column import parse_columns
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import releases, yaml_parts
@@ -84,7 +85,7 @@ class Step(beam.PTransform):
         self._columns = list(names.values()) if of_values else []  # keys know their own columns
         numbers = {name: _number(name, value) for name, value in _those(given, budget).items()}
         self._budget = Zcdp(**numbers) if "rho" in numbers else Budget(**numbers)
-        self._arguments = _arguments(_those(given, own), own, given.get("max_item_bytes", MAX_ITEM_BYTES))
+        self._arguments = _arguments(_those(given, own), own, given.get("max_item_bytes", MAX_ITEM_BYTES), item)
         self._release = _release(_those(given, release))
         made = self._make(None)  # so that all is refused here that can be
         values = made.mechanism.metrics.values if "metrics" in own else ()
@@ -217,7 +218,7 @@ def _later_budget(for_epsilon: float, for_delta: float = 0.0) -> Budget:
 
 
 def _arguments(
-    given: dict[str, Any], parameters: Mapping[str, inspect.Parameter], max_item_bytes: int
+    given: dict[str, Any], parameters: Mapping[str, inspect.Parameter], max_item_bytes: int, item: str | list[str]
 ) -> dict[str, Any]:
     """The transform's own parameters, with types and files for the words that stand for them."""
     item_type = given.get("item_type", "str")
@@ -233,7 +234,8 @@ def _arguments(
         arguments["item_type"] = _ITEM_TYPES[item_type]
     domain = given.get("domain")
     if isinstance(domain, str | dict):
-        arguments["domain"] = DomainFile(domain, max_item_bytes, stores.read)
+        names = tuple(column.name for column in parse_columns(item))
+        arguments["domain"] = DomainFile(domain, max_item_bytes, stores.read, names)
     elif domain is not None:
         arguments["domain"] = _domain(domain, item_type)
     return arguments
@@ -243,7 +245,8 @@ def _domain(domain: Any, item_type: str) -> list[Any]:
     """The items of a list, or the keys of a list of lists, with a value for each key column."""
     if not isinstance(domain, list):
         raise ParameterError(
-            f"domain must be a list of items, the path of a file of them, or one for each column, got {domain!r}"
+            "domain must be a list of items, the path of a file of them, or a mapping of columns to files, lists and ranges, "
+            f"got {domain!r}"
         )
     if domain and all(isinstance(item, list) for item in domain):
         return [tuple(item) for item in domain]

@@ -27,6 +27,8 @@ def called(job: str, data, **more: Any) -> tuple[headcount.Result, argparse.Name
         if value != getattr(defaults, name) and name in {action.dest for action in arguments(command)}
     }
     if "domain" in given:  # a list would be the items themselves
-        (given["domain"],) = given["domain"]
+        (one,) = given["domain"]
+        name_of, _, range_of = one.partition("=")
+        given["domain"] = {name_of: range_of} if range_of else one
     release = {"key_file": data / "key", "release_id": events.RELEASE_ID}
     return getattr(headcount, name.replace("-", "_"))(events.events(), **given, **release, **more), args

@@ -17,7 +17,7 @@ import pyarrow as pa
 from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.batches.domain import Domain
+from headcount.mechanisms.batches.domain import Domain, PartDomain, public_domain
 from headcount.mechanisms.bound_choice.by_name.standalone import StandaloneChoice, chosen_row, standalone_choice
 from headcount.mechanisms.choice.protocol import ChosenBound, Decision
 from headcount.mechanisms.randomness.keys import Release
@@ -92,8 +92,9 @@ class ChooseBound(PrivateTransform):
         )
         super().__init__(made, release=release, shards=shards, items=items)
 
-    def _of_domain(self, domain: Domain | None, item_type: type) -> Self:
-        return self if domain is None else self._but(mechanism=dataclasses.replace(self.mechanism, domain=domain))
+    def _of_domain(self, domain: Domain | PartDomain | None, item_type: type) -> Self:
+        known = None if domain is None else public_domain(domain, item_type)
+        return self if known is None else self._but(mechanism=dataclasses.replace(self.mechanism, domain=known))
 
     def _expand(self, rows: beam.PCollection) -> beam.PCollection[ChosenBound]:
         release, label = self._drawn(rows)

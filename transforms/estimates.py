@@ -23,6 +23,7 @@ from headcount.mechanisms.bound_choice.clip_choice import ClipBound
 from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.choice.run import encode_table
+from headcount.mechanisms.columns.partly_public import PartlyPublic
 from headcount.mechanisms.counting.released import by_file, empty_counts, sorted_counts
 from headcount.mechanisms.histogram.estimates import (
     Estimated,
@@ -54,30 +55,40 @@ def estimated(
     contributions: beam.PCollection, mechanism: EstimatesMechanism, release: Release, shards: int, files: int
 ) -> CountsAndDecision:
     """(file, released rows) of contributions, sorted, for each of the files, and the `Estimated` decision."""
-    stages, item_type = mechanism.stages, mechanism.item_type
+    stages, item_type, domain = mechanism.stages, mechanism.item_type, mechanism.domain
     users = contributions | "UserShards" >> UserShards(shards)
     choice = stages.clip_choice
     known, public = None, None
-    if mechanism.domain is None:
-        chosen = users | "ChooseNames" >> Choose(stages.names_choice, release, shards, ChosenStrategy, keep=True)
+    if not isinstance(domain, Domain):
+        partly = domain if isinstance(domain, PartlyPublic) else None
+        choose_names = Choose(stages.names_choice, release, shards, ChosenStrategy, keep=partly is None)
+        if partly is None:
+            chosen = users | "ChooseNames" >> choose_names
+            gathered = parts = chosen.shards
+        else:
+            gathered = users | "PackShards" >> PackShards()
+            parts = gathered | "PartsOfKeys" >> PartsOfKeys(partly)
+            chosen = parts | "ChooseNames" >> choose_names
         names = chosen.chosen | "NamesPlan" >> beam.Map(stages.names_plan).with_output_types(NamesPlan)
         known_names = beside(names, "NamesBeside")
-        named = chosen.shards | "NamedItems" >> NamedItems(
+        named = parts | "NamedItems" >> NamedItems(
             known_names, release, shards, item_type, most_rounds=tuning.ROUNDS_OF_HISTOGRAM, with_sums=True
         )  # (0, items with their noisy sums) of each round, beyond a barrier
         all_named = beam.pvalue.AsList(named)
-        rows = chosen.shards | "OnlyNamed" >> beam.ParDo(
-            _OnlyNamed(keeper_of(chosen.shards)), all_named
+        rows = gathered | "OnlyNamed" >> beam.ParDo(
+            _OnlyNamed(keeper_of(gathered), partly), all_named
         ).with_output_types(tuple[int, bytes])
+        if partly is not None:
+            all_named = every_key(names, partly, all_named)
         known = beam.pvalue.AsSingleton(known_names)
         if choice is not None:
             public = names | "PublicTable" >> beam.Map(_public_table, stages, all_named).with_output_types(bytes)
     else:
         names = one_value(contributions, "NoNames", None)
-        all_named = mechanism.domain  # large ones are read by the workers
+        all_named = domain  # large ones are read by the workers
         rows = users | "PackShards" >> PackShards()
         if choice is not None:
-            table = stages.public_table(None, len(mechanism.domain))
+            table = stages.public_table(None, len(domain))
             public = one_value(contributions, "PublicTable", encode_table(table))
     # Items get noise also where there are no users: so there is always a shard, if only one of nobody.
     nobody = names | "Nobody" >> beam.Map(_nobody, arrow_type(item_type)).with_output_types(tuple[int, bytes])
@@ -94,7 +105,7 @@ def estimated(
     gathered = plan | "AllCounts" >> beam.Map(
         _all_counts,
         beam.pvalue.AsList(counted),
-        all_named if mechanism.domain is None else [],
+        [] if isinstance(domain, Domain) else all_named,
         empty_counts(arrow_type(item_type)),
     ).with_output_types(pa.RecordBatch)
     if not mechanism.calibrated:
@@ -107,9 +118,9 @@ def estimated(
     totals = rows | "Totals" >> NoisyStage(
         "totals", known_plan, beam.pvalue.AsList(every), (groups, group_rows), release, shards, int
     )
-    made = grouped | "Estimate" >> beam.ParDo(_Estimate(files), decided, beam.pvalue.AsList(totals)).with_output_types(
-        tuple[int, bytes]
-    ).with_outputs("decision", main="rows")
+    made = grouped | "Estimate" >> beam.ParDo(
+        _Estimate(files, mechanism.least), decided, beam.pvalue.AsList(totals)
+    ).with_output_types(tuple[int, bytes]).with_outputs("decision", main="rows")
     typed(made, decision=Estimated)
     return CountsAndDecision(sorted_by_item(barrier(made.rows)), made.decision)
 
@@ -159,8 +170,8 @@ class NoisyStage(beam.PTransform):
 class _OnlyNamed(Ahead):
     """Packed shards -> the same with the rows of named items only."""
 
-    def __init__(self, keep: Keeper) -> None:
-        self._keep = keep
+    def __init__(self, keep: Keeper, partly: PartlyPublic | None) -> None:
+        self._keep, self._partly = keep, partly
 
     def process(self, packed: tuple[int, bytes], named: NamedBatches) -> Iterator[tuple[int, bytes]]:
         return self.ahead(packed, named)
@@ -168,7 +179,48 @@ class _OnlyNamed(Ahead):
     def compute(self, packed: tuple[int, bytes], named: NamedBatches) -> Iterator[tuple[int, bytes]]:
         number, data = packed
         shard = unpack_shard(data)
-        yield number, self._keep(pack_shard(shard.with_items(names_in(named, shard.items.type)).compact()))
+        known = named_among(shard.items, named, self._partly)
+        yield number, self._keep(pack_shard(shard.with_items(known).compact()))
+
+
+class PartsOfKeys(beam.PTransform):
+    """Packed shards of users -> the same with the private parts of their keys alone, for naming."""
+
+    def __init__(self, partly: PartlyPublic) -> None:
+        super().__init__()
+        self._partly = partly
+
+    def expand(self, packed: beam.PCollection) -> beam.PCollection:
+        made = _Parts(keeper_of(packed), self._partly)
+        return packed | "Project" >> beam.ParDo(made).with_output_types(tuple[int, bytes])
+
+
+class _Parts(Ahead):
+    def __init__(self, keep: Keeper, partly: PartlyPublic) -> None:
+        self._keep, self._partly = keep, partly
+
+    def process(self, packed: tuple[int, bytes]) -> Iterator[tuple[int, bytes]]:
+        return self.ahead(packed)
+
+    def compute(self, packed: tuple[int, bytes]) -> Iterator[tuple[int, bytes]]:
+        number, data = packed
+        yield number, self._keep(pack_shard(self._partly.projected(unpack_shard(data))))
+
+
+def every_key(names: beam.PCollection, partly: PartlyPublic, named: beam.pvalue.AsList) -> beam.pvalue.AsList:
+    """The list of (0, all keys of the named parts), of the one plan of names."""
+    made = beam.Map(_complete, partly, named).with_output_types(tuple[int, pa.RecordBatch])
+    return beam.pvalue.AsList(beside(names | "EveryKey" >> made, "EveryKeyBeside"))
+
+
+def named_among(items: Names, named: NamedBatches, partly: PartlyPublic | None) -> Names:
+    """What was named; where parts of keys were, those of the items that have such a part."""
+    known = names_in(named, items.type)
+    return known if partly is None else partly.of_parts(items, known)
+
+
+def _complete(_: NamesPlan, partly: PartlyPublic, named: NamedBatches) -> tuple[int, pa.RecordBatch]:
+    return 0, _of_items(partly.complete(names_in(named, partly.type)))
 
 
 class _Bound(Ahead):
@@ -203,13 +255,13 @@ class _Bound(Ahead):
 class _Estimate(beam.DoFn):
     """Grouped items and the totals of their groups -> released rows by file, and the decision beside."""
 
-    def __init__(self, files: int) -> None:
-        self._files = files
+    def __init__(self, files: int, least: int) -> None:
+        self._files, self._least = files, least
 
     def process(
         self, grouped: Grouped, plan: StagePlan, totals: NamedBatches
     ) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
-        rows, decision = estimate(grouped, sorted_counts(to_ipc(batch) for _, batch in totals), plan)
+        rows, decision = estimate(grouped, sorted_counts(to_ipc(batch) for _, batch in totals), plan, self._least)
         yield beam.pvalue.TaggedOutput("decision", decision)
         yield from by_file(rows, self._files)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Literal, Self
 
 import apache_beam as beam
@@ -57,7 +58,9 @@ class Histogram(PrivateTransform):
     Parameters:
         budget: what all of it may cost.
         domain: the public items, as tuples or a frame where the key has several columns (default: None, items come from the
-            data). A list or frame travels with the job's graph: give more than some hundred thousand as a `DomainFile`.
+            data). A list or frame travels with the job's graph: give more than some hundred thousand as a `DomainFile`. A
+            mapping of key columns to ranges such as ("2026-11-01", "2026-11-30") and lists stands for all combinations; of some
+            key columns, the others are named from the data, and each is counted with all of the public ones.
         method: "estimates" (default) or "one-stage".
         of: what is counted: "users" (default), each once on an item, or "events".
         bound: the norm of one user's counts, or for one stage the events that count (default: "auto", chosen privately). A
@@ -111,9 +114,9 @@ class Histogram(PrivateTransform):
         output_files: int | None = None,
     ) -> None:
         items = given_items(item_type, domain)
-        made = histogram_or_levels(
+        make = functools.partial(
+            histogram_or_levels,
             budget,
-            domain=items.domain,
             method=method,
             of=of,
             bound=bound,
@@ -126,9 +129,9 @@ class Histogram(PrivateTransform):
             levels=2 if levels else 0,  # as many as the keys of the collection have, once these are known
             home=home,
             relation=Relation.parse(relation),
-            item_type=items.made,
         )
-        super().__init__(made, release=release, shards=shards, output_files=output_files, items=items)
+        made = make(domain=items.domain, item_type=items.made)
+        super().__init__(made, release=release, shards=shards, output_files=output_files, items=items, partly=make)
         self._quality = Quality(max_relative_error, suppress_below)
         if levels and self._quality.limits:
             raise ParameterError(

@@ -28,7 +28,7 @@ from headcount.mechanisms.aggregate.ranges import in_range
 from headcount.mechanisms.aggregate.stages import AggregatePlan, AggregateStages
 from headcount.mechanisms.aggregate.sums import measure_subkeys, merge_measures, noisy_measures, sum_measures
 from headcount.mechanisms.aggregate.totals import calibrated, cells, group_keys, total_rows
-from headcount.mechanisms.batches.domain import Domain, arrow_type, only_domain, public_domain
+from headcount.mechanisms.batches.domain import Domain, PartDomain, arrow_type, only_domain, public_domain
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.batches.value_rows import ValueShard, one_value_shard
@@ -36,6 +36,7 @@ from headcount.mechanisms.bounding.steps import check_bound, provenance, step_su
 from headcount.mechanisms.calibration.expected_error import users_needed
 from headcount.mechanisms.checks import check_one_of, check_whole
 from headcount.mechanisms.choice.run import choose_of
+from headcount.mechanisms.columns.partly_public import PartlyPublic
 from headcount.mechanisms.counting.evidence import Evidence, Origin
 from headcount.mechanisms.counting.noisy import bounded_users, noisy_counts
 from headcount.mechanisms.errors import ParameterError
@@ -103,12 +104,12 @@ class AggregateMechanism:
     """A whole aggregate as a value; `run` is the mechanism without Beam."""
 
     stages: AggregateStages
-    domain: Domain | None
+    domain: Domain | PartDomain | None
     item_type: type
     name = NAME
 
     def __post_init__(self) -> None:
-        self.stages.account.check_named(self.domain is None)
+        self.stages.account.check_named(not isinstance(self.domain, Domain))
 
     @property
     def metrics(self) -> Metrics:
@@ -118,7 +119,13 @@ class AggregateMechanism:
     @property
     def decides(self) -> bool:
         """Whether anything is chosen on the way."""
-        return self.domain is None or self.stages.choice is not None or self.stages.ranges_choice is not None
+        named = not isinstance(self.domain, Domain)
+        return named or self.stages.choice is not None or self.stages.ranges_choice is not None
+
+    @property
+    def least(self) -> int:
+        """The least that an estimate may be: nobody may have a key that is public, or becomes so with others."""
+        return 1 if self.domain is None else 0
 
     @property
     def columns(self) -> list[str]:
@@ -142,11 +149,13 @@ class AggregateMechanism:
         if self.domain is not None:
             batches = [only_domain(batch, self.domain) for batch in batches]
         shard = one_value_shard(batches)
-        names, items = None, None if self.domain is None else self.domain.sorted_names
+        names, items = None, self.domain.sorted_names if isinstance(self.domain, Domain) else None
         if items is None:
-            pairs = _pairs(shard)
+            partly, pairs = self.domain if isinstance(self.domain, PartlyPublic) else None, _pairs(shard)
+            pairs = pairs if partly is None or pairs is None else partly.projected(pairs)
             names = stages.shared.names_plan(choose_of(pairs, stages.names_choice, release, f"{label}/ChooseNames"))
             items = named_in_rounds(pairs, names.rounds, release, f"{label}/NamedItems", self.item_type)
+            items = items if partly is None else partly.complete(items)
         shard = None if shard is None else shard.with_items(items)
         chosen, choice = None, stages.choice
         if choice is not None:
@@ -158,7 +167,7 @@ class AggregateMechanism:
             plan = stages.plan(names, chosen, choose_of(shard, ranges, release, f"{label}/ChooseRanges", public))
         noisy = NoisySums.of(self._sums(shard, plan, items, release, f"{label}/Sums"), plan.measures)
         if plan.totals is None:
-            rows, decision = released(noisy, None, None, plan)
+            rows, decision = released(noisy, None, None, plan, self.least)
             return rows, decision if self.decides else None
         grouped = group_keys(noisy, self.metrics, plan.kept, plan.totals.stddev)
         summed = None if shard is None else total_rows(shard.pairs, grouped, self.metrics)
@@ -171,7 +180,7 @@ class AggregateMechanism:
             item_type=int,
             named=cells(grouped, self.metrics),
         )
-        return released(noisy, grouped, totals, plan)
+        return released(noisy, grouped, totals, plan, self.least)
 
     def _sums(
         self, shard: ValueShard | None, plan: AggregatePlan, items: Names, release: Release, label: str
@@ -195,15 +204,16 @@ def released(
     grouped: Grouped | None,
     totals: pa.RecordBatch | None,
     plan: AggregatePlan,
+    least: int,
 ) -> tuple[pa.RecordBatch, Aggregated]:
-    """The released rows of noisy sums, and of noisy totals if there are any. A total without them is `bounded_...`."""
+    """The released rows of noisy sums, and of noisy totals if there are any. A total without them is `bounded_...`. No estimate
+    is below `least`."""
     metrics = plan.metrics
     found = ratio_answers(noisy, metrics)
     estimates: dict[Metric, Answer] = {}
     left_out = None
     if grouped is not None and totals is not None and plan.totals is not None:
         told = np.asarray(totals.column("bounded_count"))
-        least = 0 if plan.names is None else 1
         estimates, left_out = calibrated(noisy, grouped, told, plan.totals.stddev, metrics, least)
     columns = {}
     for metric in metrics.each:
@@ -230,14 +240,14 @@ def aggregate(
     budget: Zcdp | Budget,
     metrics: Iterable[Metric | str],
     *,
-    domain: Iterable[str] | Iterable[int] | None = None,
+    domain: Iterable[str] | Iterable[int] | PartDomain | None = None,
     max_items: int | Literal["auto"] = "auto",
     max_per_item: int | None = None,
     calibrate: str = "totals",
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
 ) -> AggregateMechanism:
-    """Metrics by key: keys are named, or public, and every named key gets all metrics, of one calibration of noise.
+    """Metrics by key: keys are named, public, or partly public, and each gets all metrics, of one calibration of noise.
 
     `max_items` keys of a user count, with at most `max_per_item` rows each: both are chosen privately where they are not given.
     The budget is a `Budget`, or a `Zcdp` of which delta is for the names. Ranges of values like "sum:price:auto" are chosen.
@@ -248,8 +258,9 @@ def aggregate(
     check_one_of("calibrate", calibrate, CALIBRATIONS)
     arrow_type(item_type)
     asked = Metrics.of(metrics)
-    names = None if domain is None else public_domain(domain, item_type)
-    if names is None:
+    names = domain if domain is None or isinstance(domain, PartDomain) else public_domain(domain, item_type)
+    named = not isinstance(names, Domain)
+    if named:
         check_delta_or_domain(budget.delta)
     if budget.delta == 0:
         raise ParameterError("metrics have Gaussian noise, which needs a delta above 0, got 0: give one", "delta")
@@ -263,7 +274,7 @@ def aggregate(
             )
         cap = 1
     parts: dict[str, Any] = {
-        "named": names is None,
+        "named": named,
         "chosen": items is None or cap is None,
         "calibrated": calibrate == "totals" and bool(asked.totals),
         "precision": tuning.AGGREGATE_PRECISION,
@@ -273,6 +284,6 @@ def aggregate(
     account = zcdp_account(budget, **parts) if isinstance(budget, Zcdp) else make_account(budget, pure=False, **parts)
     stages = AggregateStages(account, relation, asked, items, cap)
     made = AggregateMechanism(stages, names, item_type)
-    for named, kept in stages.ends():
-        stages.plan(named, kept)
+    for way, kept in stages.ends():
+        stages.plan(way, kept)
     return made

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -98,6 +98,10 @@ class Domain:
         """The names in memory."""
         return self._held
 
+    def holds(self, items: Names) -> pa.BooleanArray:
+        """Whether each of the items is one of the names."""
+        return self.held.holds(items)
+
     @property
     def type(self) -> pa.DataType:
         """The Arrow type of the names."""
@@ -186,6 +190,29 @@ class UnnamedDomain(Domain):
         raise RuntimeError("the keys of the domain have no names yet")
 
 
+class PartDomain:
+    """Keys of which some columns are public and the others come from the data, before the types of the columns are known.
+
+    It has what a plan needs: how many combinations of the public columns there are, and which columns these are, in words.
+    `columns.partly_public` has the one with names, which takes its place.
+    """
+
+    type = pa.string()  # keys of several columns are texts
+
+    def __init__(self, size: int, public: Sequence[str]) -> None:
+        self.size, self.public = size, tuple(public)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PartDomain) and (self.size, self.public) == (other.size, other.public)
+
+    def __hash__(self) -> int:
+        return hash((self.size, self.public))
+
+    def holds(self, items: Names) -> pa.BooleanArray:
+        """Whether the public columns of each of the items are one of the combinations."""
+        raise RuntimeError("the keys of the domain have no names yet")
+
+
 def domain_digest(names: Names) -> str:
     """A digest of sorted names, which is part of the randomness."""
     if pa.types.is_integer(names.type):
@@ -213,8 +240,14 @@ def sorted_distinct(names: Names) -> tuple[Names, tuple[int, int] | None]:
     return names, (int(places[again]), int(places[again + 1]))
 
 
-def public_domain(items: Iterable[Any] | Domain, item_type: type) -> Domain:
+def public_domain(items: Iterable[Any] | Domain | PartDomain, item_type: type) -> Domain:
     """A public domain of items, or an error that says what is wrong with it; one that is made already is taken as it is."""
+    if isinstance(items, PartDomain):
+        raise ParameterError(
+            f"the domain is of {', '.join(items.public)} alone, and all keys must be public here: give a list or a range for "
+            "each key column; only histograms of estimates and aggregates name the other columns from the data",
+            "domain",
+        )
     if isinstance(items, Domain):
         if not isinstance(items, UnnamedDomain) and items.type != arrow_type(item_type):
             raise ParameterError(f"the items of the domain are {items.type}, but item_type is {item_type.__name__}")
@@ -239,15 +272,15 @@ def arrow_type(item_type: type) -> pa.DataType:
     return types[item_type]
 
 
-def only_domain(batch: pa.RecordBatch, domain: Domain) -> pa.RecordBatch:
+def only_domain(batch: pa.RecordBatch, domain: Domain | PartDomain) -> pa.RecordBatch:
     """The rows whose item is in the domain: what lies outside must not use up a user's bound."""
     item = batch.column("item")
     if (item.type.value_type if isinstance(item, pa.DictionaryArray) else item.type) != domain.type:
         raise InputError(f"items are not of the domain's type {domain.type}; give domain and items one type")
     if isinstance(item, pa.DictionaryArray):
-        known = domain.held.holds(item.dictionary).take(item.indices)
+        known = domain.holds(item.dictionary).take(item.indices)
     else:
-        known = domain.held.holds(item)
+        known = domain.holds(item)
     return batch.filter(known)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 from headcount.mechanisms.batches.contributions import Place
 from headcount.mechanisms.batches.domain import Domain, sorted_distinct
 from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.batches.python_values import column_of
 from headcount.mechanisms.columns.fields import Field, as_int64, as_texts, is_string, is_uuid
 from headcount.mechanisms.columns.key_column import INT
 from headcount.mechanisms.columns.keys import Keys
@@ -70,13 +72,27 @@ def names_of(keys_given: KeyList, keys: Keys, max_item_bytes: int | None = None)
     return _named(keys, values, given, max_item_bytes)
 
 
+def array_of(name: str, values: Sequence[Any]) -> pa.Array:
+    """A key column of Python values."""
+    if all(type(value) is int for value in values) and max(values) >= 1 << 63:
+        values = list(map(str, values))  # of a column without a sign
+    try:
+        return column_of(values, name, Place())
+    except InputError as error:
+        raise ParameterError(f"the domain: {error}", "domain") from None
+
+
 def names_of_product(lists: Mapping[str, KeyList], keys: Keys, max_item_bytes: int | None = None) -> Names:
     """The names of all combinations of a list for each key column."""
-    given = Given()
+    return _named(keys, values_of_product(lists, keys), Given(), max_item_bytes)
+
+
+def values_of_product(lists: Mapping[str, KeyList], keys: Keys) -> list[pa.Array]:
+    """The values inside of all combinations of a list for each key column."""
     size = math.prod(map(len, lists.values()))
     if size > MOST_KEYS:
         sizes = " x ".join(f"{len(each):,}" for each in lists.values())
-        raise given.error(f"has {sizes} = {size:,} keys: give {MOST_KEYS:,} at most")
+        raise Given().error(f"has {sizes} = {size:,} keys: give {MOST_KEYS:,} at most")
     values, later = [], size
     for field in keys.fields:
         each = lists[field.name]
@@ -85,7 +101,7 @@ def names_of_product(lists: Mapping[str, KeyList], keys: Keys, max_item_bytes: i
         later //= len(column)
         place = np.tile(np.repeat(np.arange(len(column)), later), size // (later * len(column)))
         values.append(column.take(pa.array(place)))
-    return _named(keys, values, given, max_item_bytes)
+    return values
 
 
 def in_order(names: Names, given: Given) -> Names:

@@ -1,20 +1,19 @@
-"""A public domain as a caller in Python gives it: items, tuples of the key columns, a frame with these columns, or a file."""
+"""A public domain as a caller in Python gives it: items, tuples of the key columns, a frame with these columns, or a file; or
+a mapping from key columns to ranges, lists and files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from headcount.mechanisms.batches.contributions import Place
-from headcount.mechanisms.batches.domain import Domain, UnnamedDomain, arrow_type
+from headcount.mechanisms.batches.domain import Domain, PartDomain, UnnamedDomain, arrow_type
 from headcount.mechanisms.batches.frames import frame_reader, is_frame
-from headcount.mechanisms.batches.python_values import column_of
-from headcount.mechanisms.columns.domain import Given, KeyList, of_list
+from headcount.mechanisms.columns.domain import Given, KeyList, array_of, of_list
 from headcount.mechanisms.columns.domain_files import DomainFile
 from headcount.mechanisms.columns.keys import ITEM, Keys
-from headcount.mechanisms.errors import InputError, ParameterError
+from headcount.mechanisms.errors import ParameterError
 
 _GIVEN = Given()
 
@@ -27,6 +26,8 @@ class GivenDomain:
         if isinstance(given, str | bytes) or not (is_frame(given) or isinstance(given, DomainFile | Domain | Iterable)):
             found = "one text" if isinstance(given, str | bytes) else f"a value of type {type(given).__name__}"
             raise _GIVEN.error(f"must be a list of items, a frame or a DomainFile, got {found}")
+        if isinstance(given, Mapping):  # of columns to ranges, lists and files
+            given = DomainFile(given)
         made: Any = given if isinstance(given, DomainFile | Domain) else None
         if made is None:
             made = frame_reader(given).read_all() if is_frame(given) else list(given)
@@ -54,7 +55,7 @@ class GivenDomain:
             return int if given.num_columns == 1 and pa.types.is_integer(given.schema.types[0]) else str
         return int if isinstance(given, list) and set(map(type, given)) == {int} else str
 
-    def named(self, keys: Keys | None) -> Domain:
+    def named(self, keys: Keys | None) -> Domain | PartDomain:
         """The domain of these keys. Without keys, of one column whose type is not known, its own values tell the type."""
         if isinstance(self._given, DomainFile):
             return self._given.domain(keys or Keys.plain(str))
@@ -79,20 +80,11 @@ def _columns(values: Sequence[Any], names: Sequence[str]) -> dict[str, pa.Array]
     if not values:
         raise _GIVEN.error("is empty; give at least one item")
     if len(names) == 1:
-        return {names[0]: _array(names[0], values)}
+        return {names[0]: array_of(names[0], values)}
     wrong = [k for k, each in enumerate(values) if not isinstance(each, tuple | list) or len(each) != len(names)]
     if wrong:
         raise _GIVEN.error(f"is no tuple of a value for each of {', '.join(map(repr, names))}", wrong[0])
-    return {name: _array(name, each) for name, each in zip(names, zip(*values, strict=True), strict=True)}
-
-
-def _array(name: str, values: Sequence[Any]) -> pa.Array:
-    if all(type(value) is int for value in values) and max(values) >= 1 << 63:
-        values = list(map(str, values))  # of a column without a sign
-    try:
-        return column_of(values, name, Place())
-    except InputError as error:
-        raise ParameterError(f"the domain: {error}", "domain") from None
+    return {name: array_of(name, each) for name, each in zip(names, zip(*values, strict=True), strict=True)}
 
 
 def _own_keys(columns: dict[str, pa.Array]) -> Keys:

@@ -74,7 +74,7 @@ class Keys:
 
     def name_values(self, values: Sequence[pa.Array]) -> pa.Array:
         """The name of each row's values inside, one array for each field."""
-        return values[0] if len(values) == 1 else _joined(values)
+        return values[0] if len(values) == 1 else joined(values)
 
     def decode(self, names: Names) -> list[pa.Array]:
         """The key columns of names, with their types in the output."""
@@ -121,7 +121,7 @@ def first_columns(names: Names, number: int, of: int) -> Names:
     return columns[0] if number == 1 else pc.binary_join_element_wise(*columns, JOINT)
 
 
-def _joined(values: Sequence[pa.Array]) -> pa.Array:
+def joined(values: Sequence[pa.Array]) -> pa.Array:
     """One text of several values, one to one; null where one of them is."""
     return pc.binary_join_element_wise(*map(_escaped, values), JOINT)
 

@@ -2,7 +2,8 @@
 
 A bound throws events away, so that counts of what is left lie below the truth. Here three stages share the work:
 
-1. **Names**: rounds of selection (`partitions`) name the items; with a public domain they are known.
+1. **Names**: rounds of selection (`partitions`) name the items; with a public domain they are known. Where some key columns
+   are public, the private parts of keys are named, and each is counted with all public parts (`columns.partly_public`).
 2. **Counts**: each user's counts of named items, cut to c on one item and scaled down to a norm of R, are summed, and every
    named item gets noise. Nothing is hidden any more, so there is no threshold.
 3. **Totals**: items are cut into groups by their noisy counts (`groups`). Each user's totals of the groups, scaled down to a
@@ -31,7 +32,7 @@ import pyarrow as pa
 
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.batches.distinct import sorting
-from headcount.mechanisms.batches.domain import Domain, only_domain
+from headcount.mechanisms.batches.domain import Domain, PartDomain, only_domain
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.run_sums import begins_run, run_sums
 from headcount.mechanisms.batches.shards import MOST_COUNT, Shard, one_shard
@@ -40,8 +41,10 @@ from headcount.mechanisms.bounding.steps import Step
 from headcount.mechanisms.calibration.expected_error import correlated, users_needed
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.choice.run import choose_of
+from headcount.mechanisms.columns.partly_public import PartlyPublic
 from headcount.mechanisms.counting.noisy import bounded_users, noisy_counts
 from headcount.mechanisms.counting.released import estimates_batch
+from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.fixed import NAME
 from headcount.mechanisms.histogram.groups import calibrate, cut_groups, join_alike, largest_apart
 from headcount.mechanisms.histogram.stages import StagePlan, Stages
@@ -131,12 +134,21 @@ class EstimatesMechanism:
     """A whole estimated histogram as a value; `run` is the mechanism without Beam."""
 
     stages: Stages
-    domain: Domain | None
+    domain: Domain | PartDomain | None
     item_type: type
     name = NAME
 
     def __post_init__(self) -> None:
-        self.stages.account.check_named(self.domain is None)
+        self.stages.account.check_named(not isinstance(self.domain, Domain))
+        if isinstance(self.domain, PartDomain) and self.stages.account.pure:
+            raise ParameterError(
+                "one step of Laplace noise cannot name parts of keys and count whole ones: give pure=False"
+            )
+
+    @property
+    def least(self) -> int:
+        """The least that an estimate may be: nobody may have a key that is public, or becomes so with others."""
+        return 1 if self.domain is None else 0
 
     @property
     def calibrated(self) -> bool:
@@ -159,11 +171,13 @@ class EstimatesMechanism:
         if self.domain is not None:
             batches = [only_domain(batch, self.domain) for batch in batches]
         shard = one_shard(batches)
-        names, counts, items = None, None, None if self.domain is None else self.domain.names
+        names, counts, items = None, None, self.domain.names if isinstance(self.domain, Domain) else None
         if items is None:
-            names = stages.names_plan(choose_of(shard, stages.names_choice, release, f"{label}/ChooseNames"))
-            counts = counts_in_rounds(shard, names.rounds, release, f"{label}/NamedItems", self.item_type)
-            items = counts.column("item")
+            partly = self.domain if isinstance(self.domain, PartlyPublic) else None
+            parts = shard if partly is None or shard is None else partly.projected(shard)
+            names = stages.names_plan(choose_of(parts, stages.names_choice, release, f"{label}/ChooseNames"))
+            counts = counts_in_rounds(parts, names.rounds, release, f"{label}/NamedItems", self.item_type)
+            items = counts.column("item") if partly is None else partly.complete(counts.column("item"))
         shard = None if shard is None else shard.with_items(items)
         chosen, choice = None, stages.clip_choice
         if choice is not None:
@@ -179,7 +193,7 @@ class EstimatesMechanism:
         groups = pa.array(np.arange(grouped.number))
         summed = None if shard is None else group_rows(shard, grouped)
         totals = _noisy(summed, plan.totals_steps, plan.totals, groups, release, f"{label}/Totals", int)
-        return estimate(grouped, totals, plan)
+        return estimate(grouped, totals, plan, self.least)
 
 
 def group_items(counts: pa.RecordBatch, plan: StagePlan) -> Grouped:
@@ -223,8 +237,8 @@ def group_rows(shard: Shard, grouped: Grouped) -> Shard:
     )
 
 
-def estimate(grouped: Grouped, totals: pa.RecordBatch, plan: StagePlan) -> tuple[pa.RecordBatch, Estimated]:
-    """The released rows of grouped items and the noisy totals of their groups."""
+def estimate(grouped: Grouped, totals: pa.RecordBatch, plan: StagePlan, least: int) -> tuple[pa.RecordBatch, Estimated]:
+    """The released rows of grouped items and the noisy totals of their groups; no estimate is below `least`."""
     assert plan.totals is not None
     told, noise = np.asarray(totals.column("bounded_count")) / grouped.weights, plan.totals.stddev / grouped.weights
     group, told, noise = join_alike(grouped.counts, grouped.group, told, noise, grouped.apart)
@@ -239,7 +253,7 @@ def estimate(grouped: Grouped, totals: pa.RecordBatch, plan: StagePlan) -> tuple
         laplace=plan.totals.kind == "laplace",
         sampled=one_step,
         apart=grouped.apart,
-        least=0 if plan.names is None else 1,
+        least=least,
     )
     rows = estimates_batch(grouped.items, made.estimate, made.noise_stddev, grouped.counts, ends=(made.low, made.high))
     return rows, Estimated(plan, max(1, grouped.number - grouped.apart), made.left_out)

@@ -8,7 +8,7 @@ from typing import Literal
 
 from headcount.mechanisms.accounting.budget import Budget, check_budget, check_delta_or_domain
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.batches.domain import arrow_type, public_domain
+from headcount.mechanisms.batches.domain import Domain, PartDomain, arrow_type, public_domain
 from headcount.mechanisms.bounding.steps import check_bound
 from headcount.mechanisms.calibration.noise import NOISES
 from headcount.mechanisms.checks import check_one_of
@@ -31,7 +31,7 @@ CALIBRATIONS = ("totals", "none")
 def histogram(
     budget: Budget,
     *,
-    domain: Iterable[str] | Iterable[int] | None = None,
+    domain: Iterable[str] | Iterable[int] | PartDomain | None = None,
     method: str = "estimates",
     of: str = "users",
     bound: int | Literal["auto"] = "auto",
@@ -44,7 +44,8 @@ def histogram(
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
 ) -> EstimatesMechanism | HistogramMechanism | AutoHistogramMechanism:
-    """The histogram of a public domain or of the data's items, of users or of events, with a bound that is given or chosen."""
+    """The histogram of a public domain, of the data's items, or of keys partly public; of users or of events, with a bound that
+    is given or chosen."""
     check_one_of("method", method, METHODS)
     check_one_of("of", of, OF)
     if of == "users" and max_per_item is not None and check_bound("max_per_item", max_per_item) != 1:
@@ -71,6 +72,12 @@ def histogram(
     if calibrate not in (None, "none"):
         raise ParameterError(
             f"calibrate={calibrate!r} is for method='estimates', as one stage has no totals: leave one out", "calibrate"
+        )
+    if isinstance(domain, PartDomain):
+        raise ParameterError(
+            "method='one-stage' names and counts keys in one step, and where some key columns are public the others are named "
+            "first: leave it out, or give a list or a range for each key column",
+            "method",
         )
     cap = 1 if of == "users" else max_per_item
     if bound != "auto":
@@ -116,7 +123,7 @@ def histogram(
 def estimates(
     budget: Budget,
     *,
-    domain: Iterable[str] | Iterable[int] | None = None,
+    domain: Iterable[str] | Iterable[int] | PartDomain | None = None,
     of: str = "users",
     bound: int | Literal["auto"] = "auto",
     max_per_item: int | None = None,
@@ -125,17 +132,26 @@ def estimates(
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
 ) -> EstimatesMechanism:
-    """Estimates of the true counts: items are named, counted, and the counts calibrated by totals."""
+    """Estimates of the true counts: items are named, counted, and the counts calibrated by totals. Keys partly public are named
+    by their private columns and counted on whole keys, which one step of Laplace noise cannot do at once."""
     check_budget(budget)
     check_one_of("calibrate", calibrate, CALIBRATIONS)
     check_one_of("noise", noise, NOISES)
     arrow_type(item_type)
-    names = None if domain is None else public_domain(domain, item_type)
-    if names is None:
+    partly = isinstance(domain, PartDomain)
+    names = domain if domain is None or isinstance(domain, PartDomain) else public_domain(domain, item_type)
+    named = not isinstance(names, Domain)
+    if named:
         check_delta_or_domain(budget.delta)
+    if partly and noise == "laplace":
+        raise ParameterError(
+            "noise='laplace' names and counts keys in one step, and where some key columns are public the others are named "
+            "first: leave it out, or give a list or a range for each key column",
+            "noise",
+        )
     given = None if bound == "auto" else check_bound("bound", bound)
     cap = 1 if of == "users" else None if max_per_item is None else check_bound("max_per_item", max_per_item)
-    gaussian, pure = noise != "laplace", noise != "gaussian"
+    gaussian, pure = noise != "laplace", noise != "gaussian" and not partly
     if gaussian and budget.delta == 0:
         if noise == "gaussian":
             raise ParameterError("noise='gaussian' needs a delta above 0, got 0: give one, or take Laplace", "noise")
@@ -143,25 +159,25 @@ def estimates(
     if gaussian and names is None and of == "events":
         pure = False  # one step that names and counts sees one event of each user, and leaves the others to the totals
     if given is not None:
-        if names is None and not gaussian:
+        if named and not gaussian:
             raise ParameterError(
                 f"bound={bound!r} is not for noise='laplace', where one step names and counts one event of each user: leave "
                 "one out, or give method='one-stage'",
                 "bound",
             )
         pure = not gaussian
-    chosen, calibrated = given is None and (gaussian or names is not None), calibrate == "totals"
+    chosen, calibrated = given is None and (gaussian or not named), calibrate == "totals"
     account = make_account(
         budget,
-        named=names is None,
+        named=named,
         chosen=chosen,
         calibrated=calibrated,
         gaussian=gaussian,
         pure=pure,
         capped=cap is None and given is None and (chosen or calibrated),
     )
-    stages = Stages(account, relation, given, cap, of == "users", None if names is None else len(names))
+    stages = Stages(account, relation, given, cap, of == "users", len(names) if isinstance(names, Domain) else None)
     made = EstimatesMechanism(stages, names, item_type)
-    for named, kept in stages.ends():
-        stages.plan(named, kept)
+    for way, kept in stages.ends():
+        stages.plan(way, kept)
     return made

@@ -17,10 +17,10 @@ from headcount.pipelines.flags import groups, numbers, options
 from headcount.pipelines.flags.flag import add
 from headcount.pipelines.flags.metrics import metrics
 from headcount.pipelines.reports.plan import Plan
-from headcount.pipelines.sources.domain import domain_of, planned_domain
+from headcount.pipelines.sources.domain import domain_of, is_named, partly_note, planned_domain, stated
 
 if TYPE_CHECKING:
-    from headcount.mechanisms.batches.domain import Domain
+    from headcount.mechanisms.batches.domain import Domain, PartDomain
     from headcount.mechanisms.columns.domain_files import DomainFile
     from headcount.transforms.aggregate.release import Aggregate
 
@@ -72,14 +72,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="totals tell how much the bounds left out of users, events and sums; none spends nothing on them, and gives what "
         "is left (default: %(default)s)",
     )
-    groups.add_domain(group, "the items, if they are public; all of them are released")
+    groups.add_domain(group, "the items, if they are public; all of them are released", partly=True)
     groups.add_output(parser)
     groups.add_release(parser)
 
 
 def check(args: argparse.Namespace) -> None:
     """Refuse parameters that do not go together, by the names of their flags."""
-    if args.domain is None:
+    if is_named(args):
         options.require_delta(args, options.NAMING, ", or give the items by --domain")
     else:
         options.require_delta(args, "metrics have Gaussian noise")
@@ -113,7 +113,9 @@ def make_transform(args: argparse.Namespace, release: Release, item_type: type, 
     return transform.with_decision() if transform.mechanism.decides else transform
 
 
-def _parameters(args: argparse.Namespace, item_type: type, domain: Domain | DomainFile | None) -> dict[str, Any]:
+def _parameters(
+    args: argparse.Namespace, item_type: type, domain: Domain | PartDomain | DomainFile | None
+) -> dict[str, Any]:
     return {
         **options.of_factory(aggregate, args),
         "budget": options.make_zcdp_or_budget(args),
@@ -125,7 +127,7 @@ def _parameters(args: argparse.Namespace, item_type: type, domain: Domain | Doma
 
 def make_plan(args: argparse.Namespace, made: AggregateMechanism, item_type: type) -> Plan:
     """What the command says of itself, and the public parameters of it."""
-    return Plan(made.guarantee(), {"public_domain": args.domain is not None}, files="metrics")
+    return Plan(made.guarantee(), stated(made.domain), files="metrics", note=partly_note(made.domain))
 
 
 def explain(args: argparse.Namespace, made: AggregateMechanism) -> str:

@@ -15,7 +15,7 @@ from headcount.pipelines.flags.flag import add
 from headcount.pipelines.storage import stores
 
 
-def add_choice(group: argparse._ArgumentGroup) -> None:
+def add_choice(group: argparse._ArgumentGroup, partly: bool = False) -> None:
     """What a bound is chosen for, and how."""
     group.add_argument(
         "--objective",
@@ -45,7 +45,7 @@ def add_choice(group: argparse._ArgumentGroup) -> None:
         default="auto",
         help="auto takes the better one (default: %(default)s)",
     )
-    groups.add_domain(group, "the items to count, if they are public; all of them are released")
+    groups.add_domain(group, "the items to count, if they are public; all of them are released", partly=partly)
 
 
 def check_choice(args: argparse.Namespace) -> None:

@@ -18,7 +18,7 @@ from headcount.pipelines.reports.plan import Plan, label_of
 from headcount.pipelines.sources.domain import domain_of, planned_domain
 
 if TYPE_CHECKING:
-    from headcount.mechanisms.batches.domain import Domain
+    from headcount.mechanisms.batches.domain import Domain, PartDomain
     from headcount.mechanisms.columns.domain_files import DomainFile
     from headcount.transforms.bound_choice import ChooseRow
 
@@ -99,7 +99,9 @@ def make_transform(args: argparse.Namespace, release: Release, item_type: type, 
     return ChooseRow(choose, args.output_files)
 
 
-def _parameters(args: argparse.Namespace, item_type: type, domain: Domain | DomainFile | None) -> dict[str, Any]:
+def _parameters(
+    args: argparse.Namespace, item_type: type, domain: Domain | PartDomain | DomainFile | None
+) -> dict[str, Any]:
     given = {name: value for name, value in options.of_factory(standalone_choice, args).items() if value is not None}
     return given | {
         "budget": options.make_budget(args),

@@ -22,7 +22,7 @@ from headcount.pipelines.sources.domain import domain_of, planned_domain
 from headcount.pipelines.terminal import one_line
 
 if TYPE_CHECKING:
-    from headcount.mechanisms.batches.domain import Domain
+    from headcount.mechanisms.batches.domain import Domain, PartDomain
     from headcount.mechanisms.columns.domain_files import DomainFile
     from headcount.transforms.distribution import LearnDistribution
 
@@ -99,7 +99,9 @@ def make_transform(args: argparse.Namespace, release: Release, item_type: type, 
     return transform if transform.mechanism.choice is None else transform.with_decision()
 
 
-def _parameters(args: argparse.Namespace, item_type: type, domain: Domain | DomainFile | None) -> dict[str, Any]:
+def _parameters(
+    args: argparse.Namespace, item_type: type, domain: Domain | PartDomain | DomainFile | None
+) -> dict[str, Any]:
     return {
         **options.of_factory(learn_distribution, args),
         "budget": options.make_budget(args),

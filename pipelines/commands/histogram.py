@@ -26,10 +26,10 @@ from headcount.pipelines.flags import groups, numbers, options
 from headcount.pipelines.flags.flag import add
 from headcount.pipelines.reports import report
 from headcount.pipelines.reports.plan import Plan
-from headcount.pipelines.sources.domain import domain_of, planned_domain
+from headcount.pipelines.sources.domain import domain_of, is_named, partly_note, planned_domain, stated
 
 if TYPE_CHECKING:
-    from headcount.mechanisms.batches.domain import Domain
+    from headcount.mechanisms.batches.domain import Domain, PartDomain
     from headcount.mechanisms.columns.domain_files import DomainFile
     from headcount.transforms.histogram import Histogram
 
@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         rare=True,
     )
     add_bound_from(group)
-    add_choice(group)
+    add_choice(group, partly=True)
     groups.add_quality(parser)
     groups.add_output(parser)
     groups.add_release(parser)
@@ -115,7 +115,7 @@ def check(args: argparse.Namespace) -> None:
             )
         if args.domain is None and args.max_per_item is not None and args.max_per_item > args.bound:
             raise ParameterError(f"--max-per-item must not exceed --bound {args.bound}, got {args.max_per_item}")
-    if args.domain is None:
+    if is_named(args):
         options.require_delta(args, options.NAMING, ", or give the items by --domain")
 
 
@@ -133,7 +133,9 @@ def make_transform(args: argparse.Namespace, release: Release, item_type: type, 
     return transform if isinstance(transform.mechanism, HistogramMechanism) else transform.with_decision()
 
 
-def _parameters(args: argparse.Namespace, item_type: type, domain: Domain | DomainFile | None) -> dict[str, Any]:
+def _parameters(
+    args: argparse.Namespace, item_type: type, domain: Domain | PartDomain | DomainFile | None
+) -> dict[str, Any]:
     args = with_choice_from_release(args)
     return {
         **options.of_factory(histogram, args),
@@ -158,10 +160,10 @@ def make_plan(args: argparse.Namespace, made: AnyHistogram, item_type: type) -> 
         "objective": (args.objective or "error") if one_stage and args.domain is None else None,
         "bound_method": args.bound_method if one_stage else None,
         "bound_from": None if args.bound_from is None else args.bound_from.release_id,
-        "public_domain": args.domain is not None,
+        **stated(made.domain),
     }
     told = users_needed([made.plan]) | correlated(made.plan) if isinstance(made, HistogramMechanism) else {}
-    return Plan(made.guarantee(), parameters, summary=told)
+    return Plan(made.guarantee(), parameters, note=partly_note(made.domain), summary=told)
 
 
 def explain(args: argparse.Namespace, made: AnyHistogram) -> str:

@@ -23,7 +23,7 @@ from headcount.pipelines.reports.plan import Plan
 from headcount.pipelines.sources.domain import domain_of, planned_domain
 
 if TYPE_CHECKING:
-    from headcount.mechanisms.batches.domain import Domain
+    from headcount.mechanisms.batches.domain import Domain, PartDomain
     from headcount.mechanisms.columns.domain_files import DomainFile
     from headcount.pipelines.jobs.run import Source
     from headcount.transforms.papers.debiased_count import DebiasedCount
@@ -157,7 +157,9 @@ def make_transform(args: argparse.Namespace, release: Release, item_type: type, 
     return transform.with_decision() if isinstance(transform.mechanism.events, AutoHistogramMechanism) else transform
 
 
-def _parameters(args: argparse.Namespace, item_type: type, domain: Domain | DomainFile | None) -> dict[str, Any]:
+def _parameters(
+    args: argparse.Namespace, item_type: type, domain: Domain | PartDomain | DomainFile | None
+) -> dict[str, Any]:
     shared = {"budget": options.make_budget(args)} | options.typed(args, item_type)
     if args.method == "bounded":
         return shared | {"of": args.of or OF, "domain": domain, "bound": args.bound or "auto"}

@@ -261,19 +261,21 @@ def add_quality(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_domain(group: argparse._ArgumentGroup, what: str, needed: bool = False) -> None:
-    """The files of a public domain; `what` they hold begins the help."""
+def add_domain(group: argparse._ArgumentGroup, what: str, needed: bool = False, partly: bool = False) -> None:
+    """The files and ranges of a public domain; `what` they hold begins the help. `partly` says that some columns are enough."""
+    some = "; of some columns, the others are named from the data, and each has them all" if partly else ""
     add(
         group,
         "--domain",
         reported=False,
         needed=needed,
         kind="Domain",
-        python=f"{what}: a list, a frame with the columns of item, or a file of Parquet, CSV, or text with one value per line",
+        python=f"{what}: a list, a frame with the columns of item, or a file of Parquet, CSV, or text with one value per "
+        f"line; or a dict of columns to a range such as (first, last), a list or a file, all combinations{some}",
         action="append",
-        metavar="[COLUMN=]FILE",
-        help=f"{what}: Parquet or CSV with the columns of --item, or text with one value per line; with COLUMN=FILE, once for "
-        "each column, all combinations",
+        metavar="[COLUMN=]FILE|FIRST..LAST",
+        help=f"{what}: Parquet or CSV with the columns of --item, or text with one value per line; with COLUMN=FILE, or a "
+        f"range such as COLUMN=2026-11-01..2026-11-30 or COLUMN=1..12, once for each column, all combinations{some}",
     )
 
 

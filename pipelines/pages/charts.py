@@ -21,6 +21,7 @@ _WIDTH, _HEIGHT = 480, 310
 _LEFT, _RIGHT, _TOP, _BOTTOM = 54, 20, 30, 46
 _MOST_POINTS = 500  # beyond, cells tell how many there are
 _COLUMNS, _ROWS = 90, 54
+_SPARK_WIDTH, _SPARK_HEIGHT = 240, 36
 _COLOURS = 8  # in the style, with as many dashes
 
 
@@ -90,6 +91,56 @@ def _one_bar(row: Bar, at: Callable[[float], float], dots: bool) -> str:
     if dots:
         parts.append(f'<circle class="dot" cx="{_short(at(row.value))}%" cy="8" r="3.5"/>')
     return "".join([*parts, "</svg>"])
+
+
+@dataclasses.dataclass(frozen=True)
+class Spark:
+    """One small line: its names, one for each column, points (place, number, low, high), in their order, and numbers as texts
+    beside it; `alt` says all of it in a sentence."""
+
+    names: tuple[str, ...]
+    points: Sequence[tuple[int, float, float | None, float | None]]
+    texts: tuple[str, ...]
+    alt: str
+
+
+def sparks(rows: Sequence[Spark], heads: Sequence[str], places: int) -> Drawn:
+    """A table with a small line in each row, over so many `places`, with the intervals as a band; each on its own scale from 0.
+
+    `heads` are the headings of the names and of the texts behind the line.
+    """
+    names = len(rows[0].names)
+    cells = [f'<th scope="col" class="name">{_escaped(head)}</th>' for head in heads[:names]]
+    cells += ['<th class="drawn"><span class="unseen">as a line</span></th>']
+    cells += [f'<th scope="col" class="number">{_escaped(head)}</th>' for head in heads[names:]]
+    lines = [f"<thead><tr>{''.join(cells)}</tr></thead>", "<tbody>"]
+    for row in rows:
+        first, *others = (f"<bdi>{_escaped(name)}</bdi>" for name in row.names)
+        cells = [f'<th scope="row" class="name">{first}</th>', *(f'<td class="name">{name}</td>' for name in others)]
+        cells.append(f'<td class="drawn">{_spark(row, places)}</td>')
+        cells += [f'<td class="number beside">{_escaped(text)}</td>' for text in row.texts]
+        lines.append(f"<tr>{''.join(cells)}</tr>")
+    return Drawn("\n".join(['<div class="wide">', '<table class="bars">', *lines, "</tbody>", "</table>", "</div>"]))
+
+
+def _spark(row: Spark, places: int) -> str:
+    ends = [end for _, *numbers in row.points for end in numbers if end is not None]
+    least, most = min(0.0, *ends, 0.0), max(0.0, *ends, 0.0) or 1.0
+
+    def at(place: int, number: float) -> str:
+        across = (place + 0.5) / places * _SPARK_WIDTH
+        return f"{_short(across)},{_short(_SPARK_HEIGHT * (most - number) / (most - least))}"
+
+    band = [(place, low, high) for place, _, low, high in row.points if low is not None and high is not None]
+    parts = [
+        f'<svg class="spark" viewBox="0 0 {_SPARK_WIDTH} {_SPARK_HEIGHT}" preserveAspectRatio="none" role="img">',
+        f"<title>{_escaped(', '.join(row.names))}</title><desc>{_escaped(row.alt)}</desc>",
+    ]
+    if band:
+        shape = [at(place, high) for place, _, high in band] + [at(place, low) for place, low, _ in reversed(band)]
+        parts.append(f'<polygon class="band series-0" points="{" ".join(shape)}"/>')
+    path = " ".join(at(place, number) for place, number, _, _ in row.points)
+    return "".join([*parts, f'<polyline class="line series-0" points="{path}"/>', "</svg>"])
 
 
 def cloud(points: np.ndarray, x: Axis, y: Axis, alt: str, guides: Sequence[tuple[float, str]] = ()) -> Drawn:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,11 +10,11 @@ import numpy as np
 
 from headcount.mechanisms.calibration.intervals import half_range
 from headcount.mechanisms.columns.level_keys import LEVEL
-from headcount.pipelines.pages import charts, texts
+from headcount.pipelines.pages import charts, series, texts
 from headcount.pipelines.pages.axes import Axis
 from headcount.pipelines.pages.charts import Bar
+from headcount.pipelines.pages.parts import INTERVAL_LINE, NOISE_LINE, TOTAL_LINE, Branch, Part
 from headcount.pipelines.pages.rows import Rows, noise_column, size_column
-from headcount.pipelines.pages.texts import Drawn
 from headcount.pipelines.reports import tree_rows
 from headcount.pipelines.reports.summary import counted, in_range, much_left_out, nothing
 from headcount.pipelines.sinks.meanings import has_intervals, is_metric, total_metrics
@@ -29,11 +28,6 @@ CLOSE = 0.1  # of a number: what a reader may take for exact
 _GUIDES = [(1.0, "100 %"), (0.1, "10 %"), (0.01, "1 %")]
 _WORDS = {"noise_stddev": "noise", "error": "error", "interval": "error"}
 _RANGE, _INTERVAL = "range of the noise", "95 % interval"
-_NOISE_LINE = "is the range of the noise, which holds 95 % of it."
-_INTERVAL_LINE = (
-    "is the 95 % interval: it has the noise, and how far the assumption about what was left out may be off."
-)
-_TOTAL_LINE = "is the range: it has the noise, and how far the assumption about what was left out may be off."
 _TYPICAL = {
     "noise_stddev": "its standard deviation",
     "error": "how far off it is on average",
@@ -42,34 +36,6 @@ _TYPICAL = {
 _TIME = re.compile(r" by its (?:minute|hour|day|week|month|year)\b")
 
 Report = Mapping[str, Any]
-
-
-@dataclasses.dataclass(frozen=True)
-class Part:
-    """One part of a page: a heading, sentences, and below them what is given."""
-
-    heading: str
-    words: Sequence[str] = ()
-    cards: Sequence[tuple[str, str, str]] = ()  # (what, value, more)
-    drawn: Drawn | None = None
-    folded: tuple[str, Drawn] | None = None  # more of what is drawn, and what that is
-    caption: str = ""
-    names: Sequence[tuple[str, Sequence[str]]] = ()  # (rank, names)
-    heads: Sequence[str] = ()
-    rows: Sequence[Sequence[str]] = ()
-    tree: Sequence[Branch] = ()
-
-
-@dataclasses.dataclass(frozen=True)
-class Branch:
-    """One node of a tree that opens level by level: its name, number, interval, and size as a share of the largest."""
-
-    name: str
-    number: str
-    interval: str
-    share: float
-    children: Sequence[Branch]
-    open: bool
 
 
 def needed(report: Report) -> int:
@@ -87,11 +53,13 @@ def parts(report: Report, rows: Rows) -> list[Part]:
     if report.get("keys"):
         if LEVEL in columns:
             return _levels(report, rows)
-        if size_column(columns) is not None:
-            return _counted(report, rows)
         metrics = [name for name in columns if is_metric(name, columns)]
+        drawn = series.parts(report, rows, metrics)
+        if size_column(columns) is not None:
+            found = _counted(report, rows)
+            return [*drawn, *found[1:]] if drawn else found
         if metrics:
-            return [_metric(report, rows, name) for name in metrics]
+            return drawn or [_metric(report, rows, name) for name in metrics]
         return [_named(report, rows) if {*columns} <= {"rank", *report["keys"]} else _listed(report, rows)]
     if "shape" in report["details"]:
         return _shape(report)
@@ -116,13 +84,13 @@ def _counted(report: Report, rows: Rows) -> list[Part]:
     heads = [*keys, size.replace("_", " ")]
     if has_intervals(report["columns"]):
         heads.append(_INTERVAL)
-        caption = f"The thin line on a bar {_INTERVAL_LINE}"
+        caption = f"The thin line on a bar {INTERVAL_LINE}"
     elif "low" in columns:
         heads.append(_RANGE)
-        caption = f"The thin line on a bar {_NOISE_LINE}"
+        caption = f"The thin line on a bar {NOISE_LINE}"
     elif noise == "noise_stddev":
         heads.append("± noise")
-        caption = f"The thin line on a bar {_NOISE_LINE}"
+        caption = f"The thin line on a bar {NOISE_LINE}"
     elif noise is not None:
         heads.append(_WORDS[noise])
         caption = "The thin line on a bar is the error to expect."
@@ -173,7 +141,7 @@ def _metric(report: Report, rows: Rows, metric: str) -> Part:
     of = texts.several(number, "item") if number == len(shown) else f"{len(shown):,} of {number:,} items"
     order = f", by {totals[0].replace('_', ' ')}" if totals else ""
     where = "through a point" if dots else "on a bar"
-    caption = f"The thin line {where} {_TOTAL_LINE if estimated else _NOISE_LINE}"
+    caption = f"The thin line {where} {TOTAL_LINE if estimated else NOISE_LINE}"
     return Part(
         f"{metric.replace('_', ' ').capitalize()}: {of}{order}",
         [
@@ -256,7 +224,7 @@ def _ranges(report: Report, rows: Rows) -> Part:
     named = ((f"{texts.number(row['low'])} to {texts.number(row['high'])}", row) for row in rows.largest)
     numbers = ({"range": range, **{name: row[name] for name in ("count", "noise_stddev")}} for range, row in named)
     made = [_bar(row, ["range"], "count", "noise_stddev") for row in numbers]
-    caption = f"The thin line on a bar {_NOISE_LINE}"
+    caption = f"The thin line on a bar {NOISE_LINE}"
     return Part("Users by ranges of values", drawn=charts.bars(made, ["range", "users", "± noise"]), caption=caption)
 
 

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from headcount.mechanisms.calibration.intervals import DEVIATIONS
 from headcount.pipelines.reports.outcome import Outcome
+from headcount.pipelines.reports.series import MOST_ROWS, Series, largest_series, series_of
 from headcount.pipelines.reports.summary import SIZES
 from headcount.pipelines.sinks.finished import first_rows, largest
-from headcount.pipelines.sinks.formats import decode, decode_parquet
+from headcount.pipelines.sinks.formats import decode, decode_parquet, typed
 from headcount.pipelines.sinks.meanings import has_intervals
 from headcount.pipelines.storage import stores
 
-MOST_ROWS = 1_000_000  # that are read for a page
+SERIES = 12  # that a page draws
 _NOISES = ("noise_stddev", "error")
 
 
@@ -32,6 +33,8 @@ class Rows:
     largest: Sequence[Mapping[str, Any]]
     points: np.ndarray
     is_whole: bool
+    series: Sequence[Series] = ()  # the largest, where keys are partly public
+    named: int = 0  # how many of these there are
 
 
 def size_column(columns: Iterable[str]) -> str | None:
@@ -58,7 +61,9 @@ def read_rows(outcome: Outcome, number: int) -> Rows:
         top.append(rows)
         points.append(numbers)
     found = largest(itertools.chain(*top), columns, keys, number)
-    return Rows(found, np.concatenate(points), True)
+    of = series_of(report)
+    series, named = ([], 0) if of is None else largest_series(outcome.table(), of, SERIES)
+    return Rows(found, np.concatenate(points), True, series, named)
 
 
 def _file(
@@ -84,18 +89,3 @@ def _points(columns: Sequence[np.ndarray]) -> np.ndarray:
 
 def _real(value: Any) -> float:
     return float("nan") if value is None else float(value)
-
-
-def typed(rows: Iterable[Mapping[str, Any]], shown: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Rows whose texts are what the report shows in their columns: in CSV all values are texts."""
-    kinds = {name: type(value) for row in shown for name, value in row.items() if value is not None}
-    for row in rows:
-        yield {name: _value(value, kinds.get(name, str)) for name, value in row.items()}
-
-
-def _value(value: Any, kind: type) -> Any:
-    if not isinstance(value, str) or kind is str:
-        return value
-    if kind is bool:
-        return value == "true"
-    return kind(value) if value else None

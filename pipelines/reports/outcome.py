@@ -6,8 +6,11 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
+
+from headcount.pipelines.reports.series import summary_of
 from headcount.pipelines.reports.summary import is_list, summarize
-from headcount.pipelines.sinks.formats import decode
+from headcount.pipelines.sinks.formats import decode, decode_parquet, typed
 from headcount.pipelines.storage import stores
 
 
@@ -42,9 +45,25 @@ class Outcome:
         page = None if self.page is None else f"to look at: {self.page}"
         return "\n".join(filter(None, (said(self.report, shown), where, self.charged, page)))
 
-    def summary(self) -> str:
+    def summary(self, bars: bool = False) -> str:
         """How many rows came out, the largest of them, and what is missing; of a job that has ended."""
-        return "" if self.report is None else summarize(self.report)
+        if self.report is None:
+            return ""
+        return summary_of(self.report, self.table, bars) if self.files else summarize(self.report, bars)
+
+    def table(self) -> pa.Table:
+        """All rows of the files, with texts for dates and times."""
+        shown = () if self.report is None else self.report["shown"]
+        found = []
+        for path in self.files:
+            content = stores.read(path)
+            parquet = self.format == "parquet"
+            found.append(
+                decode_parquet(content)
+                if parquet
+                else pa.Table.from_pylist([*typed(decode(content, self.format), shown)])
+            )
+        return pa.concat_tables([each for each in found if each.num_rows], promote_options="permissive")
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
         """The rows of the files in their order, with texts for numbers in CSV."""

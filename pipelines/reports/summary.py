@@ -84,7 +84,7 @@ def heading(report: Mapping[str, Any]) -> str:
     if number > shown:
         largest = any(size in columns for size in SIZES) or total_metrics(columns)
         which = f"; the {shown} largest" if largest else f"; the first {shown}"
-    ranges = f", with {_ranges(report)}" if has_ranges(report) else ""
+    ranges = f", with {ranges_of(report)}" if has_ranges(report) else ""
     return f"{asked[:1].lower()}{asked[1:]}{': ' if asked else ''}{came}{which}{ranges}:"
 
 
@@ -94,7 +94,7 @@ def has_ranges(report: Mapping[str, Any]) -> bool:
     return columns[:1] != ["low"] and ("low" in columns or any(is_metric(column, columns) for column in columns))
 
 
-def _ranges(report: Mapping[str, Any]) -> str:
+def ranges_of(report: Mapping[str, Any]) -> str:
     """What the ranges of the rows are: those of estimates have more than the noise."""
     columns = report["columns"]
     if has_intervals(columns):
@@ -106,7 +106,7 @@ def much_left_out(report: Mapping[str, Any]) -> list[str]:
     """What must be known before any number is read, where more than a fifth of what is counted is an estimate."""
     if report.get("share_left_out", 0) <= _MUCH:
         return []
-    noise = _ranges(report) == _NOISE
+    noise = ranges_of(report) == _NOISE
     what = f"{_NOISE} does not hold it" if noise else "low to high is wider for it"
     return [f"{_left_out(report)}: that is estimated, and {what}"]
 
@@ -200,10 +200,10 @@ def table(
 def _cell_of(row: Mapping[str, Any], column: str, is_key: bool, keyed: bool, ranged: bool) -> str:
     """One cell of a row: a number that has a range is worded by it, and the noise of one that has none is its half."""
     if ranged and column in (*SIZES, "value"):
-        return _number(row[column], row["low"], row["high"])
+        return number_in(row[column], row["low"], row["high"])
     if keyed and column == "noise_stddev":
-        return _cell(half_range(row[column]), False)
-    return _cell(row[column], is_key)
+        return cell(half_range(row[column]), False)
+    return cell(row[column], is_key)
 
 
 def in_range(value: Any, low: Any, high: Any, shown: Callable[[Any], str]) -> str:
@@ -230,7 +230,7 @@ def _metrics(metrics: Sequence[str], rows: Sequence[Mapping[str, Any]], keys: Se
 def _beside(metrics: Sequence[str], rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> list[str]:
     """The keys with these metrics and their ranges, beside each other."""
     head = [*keys, *(part for metric in metrics for part in (metric, "low to high"))]
-    cells = [[*(_cell(row[key], True) for key in keys), *_ranged(row, metrics)] for row in rows]
+    cells = [[*(cell(row[key], True) for key in keys), *_ranged(row, metrics)] for row in rows]
     texts = [isinstance(rows[0][key], str) for key in keys]
     return aligned([head, *cells], [*texts, *[False] * (len(head) - len(keys))])
 
@@ -240,7 +240,7 @@ def _ranged(row: Mapping[str, Any], metrics: Sequence[str]) -> list[str]:
     found = []
     for metric in metrics:
         low, high = (row[f"{metric}_{end}"] for end in ("low", "high"))
-        found += [_number(row[metric], low, high), f"{_cell(low, False)} to {_cell(high, False)}"]
+        found += [number_in(row[metric], low, high), f"{cell(low, False)} to {cell(high, False)}"]
     return found
 
 
@@ -249,14 +249,15 @@ def _one_metric(metric: str, rows: Sequence[Mapping[str, Any]], keys: Sequence[s
     cells = []
     for row in rows:
         low, high = (row[f"{metric}_{end}"] for end in ("low", "high"))
-        numbers = [_number(row[metric], low, high), _cell(low, False), _cell(high, False)]
-        cells.append([*(_cell(row[key], True) for key in keys), *numbers])
+        numbers = [number_in(row[metric], low, high), cell(low, False), cell(high, False)]
+        cells.append([*(cell(row[key], True) for key in keys), *numbers])
     texts = [isinstance(rows[0][key], str) for key in keys] + 3 * [False]
     return _with_bars(aligned([[*keys, metric, "low", "high"], *cells], texts), [row[metric] for row in rows])
 
 
-def _number(value: Any, low: Any, high: Any) -> str:
-    return in_range(value, low, high, lambda number: _cell(number, False))
+def number_in(value: Any, low: Any, high: Any) -> str:
+    """A number with a range, as a cell."""
+    return in_range(value, low, high, lambda number: cell(number, False))
 
 
 def _with_bars(lines: Sequence[str], values: Sequence[float]) -> list[str]:
@@ -283,7 +284,8 @@ def bar(value: float, most: float) -> str:
     return "#" * max(1, round(BAR * value / most)) if value > 0 else ""
 
 
-def _cell(value: Any, is_key: bool) -> str:
+def cell(value: Any, is_key: bool) -> str:
+    """A name, or a number, as a cell."""
     if isinstance(value, str) or is_key:
         text = one_line(str(value))
         return text if len(text) <= _NAME else f"{text[: _NAME - 1]}…"

@@ -12,7 +12,7 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar, cast
 
@@ -170,6 +170,21 @@ def decode(content: bytes, format: str) -> Iterator[Mapping[str, Any]]:
             yield {name: text.removeprefix(_MARK) for name, text in row.items()}
     else:
         yield from (json.loads(line) for line in content.decode().split("\n") if line)
+
+
+def typed(rows: Iterable[Mapping[str, Any]], shown: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Rows whose texts are what the report shows in their columns: in CSV all values are texts."""
+    kinds = {name: type(value) for row in shown for name, value in row.items() if value is not None}
+    for row in rows:
+        yield {name: _typed(value, kinds.get(name, str)) for name, value in row.items()}
+
+
+def _typed(value: Any, kind: type) -> Any:
+    if not isinstance(value, str) or kind is str:
+        return value
+    if kind is bool:
+        return value == "true"
+    return kind(value) if value else None
 
 
 def decode_parquet(content: bytes) -> pa.Table:

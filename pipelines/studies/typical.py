@@ -13,8 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.batches.contributions import contribution_batch
-from headcount.mechanisms.batches.domain import Domain
+from headcount.mechanisms.batches.domain import Domain, PartDomain, sorted_distinct
 from headcount.mechanisms.choice.run import choose_bound
+from headcount.mechanisms.columns.keys import joined
+from headcount.mechanisms.columns.partly_public import PartlyPublic
 from headcount.mechanisms.mechanism import Deciding
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.sampled.auto import AutoSampled
@@ -30,6 +32,7 @@ _ASSUMED = (
 )
 _YOURS = "for data like yours see headcount forecast, for public data headcount compare"
 _MOST_ITEMS = 50_000  # of a public domain: each gets noise in each of the logs
+_MOST_COMBINATIONS = 100  # of public columns: each gets noise for every item that is named
 _SEED = 1
 
 
@@ -61,13 +64,15 @@ class Outcome:
 def description(mechanism: Any, question: str) -> list[str]:
     """What to expect of a mechanism that chooses something, as an answer to this question: lines for `--explain`."""
     domain = getattr(mechanism, "domain", None)
-    if domain is not None and len(domain) > _MOST_ITEMS:
+    most = _MOST_COMBINATIONS if isinstance(domain, PartDomain) else _MOST_ITEMS
+    if domain is not None and (domain.size if isinstance(domain, PartDomain) else len(domain)) > most:
         return [f"what is chosen depends on the data: {_YOURS}"]
     found = outcomes(mechanism, question)
     return [
         "what to expect of typical data, which yours need not be: releases of three made-up logs gave",
         *_ranges(found),
         _ASSUMED,
+        *([f"each event at random on one of {', '.join(domain.public)}"] if isinstance(domain, PartDomain) else []),
         _YOURS,
     ]
 
@@ -75,6 +80,8 @@ def description(mechanism: Any, question: str) -> list[str]:
 def outcomes(mechanism: Any, question: str) -> list[Outcome]:
     """What the mechanism comes to on each of the logs. Their items are numbers, and a public domain is as large as its own."""
     domain = getattr(mechanism, "domain", None)
+    if isinstance(domain, PartDomain):
+        return _partly_outcomes(mechanism, domain, question)
     own: dict[str, Any] = {"item_type": int} if hasattr(mechanism, "item_type") else {}
     if domain is not None:
         own["domain"] = Domain(pa.array(np.arange(len(domain))))
@@ -83,6 +90,18 @@ def outcomes(mechanism: Any, question: str) -> list[Outcome]:
         items = items if domain is None else min(items, len(domain))
         user, item = drawn(law, events, users, items, _SEED)
         found.append(_outcome(made, in_memory([contribution_batch(pa.array(user), pa.array(item))], int), question))
+    return found
+
+
+def _partly_outcomes(mechanism: Any, domain: PartDomain, question: str) -> list[Outcome]:
+    """The same where the items are named, and each event is at random on one of the public values."""
+    parts = PartlyPublic(sorted_distinct(pa.array(map(str, range(domain.size))))[0], 2, [1], domain.public)
+    made, found = dataclasses.replace(mechanism, domain=parts), []
+    for law, users, events, items in _LOGS:
+        user, item = drawn(law, events, users, items, _SEED)
+        value = np.random.default_rng(_SEED).integers(domain.size, size=len(item))
+        keys = joined([pa.array(item), pa.array(value)])
+        found.append(_outcome(made, in_memory([contribution_batch(pa.array(user), keys)], str), question))
     return found
 
 

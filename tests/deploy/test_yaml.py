@@ -147,7 +147,8 @@ def test_wrong_parameters_are_refused(config, message):
     ("domain", "message"),
     [
         (["a", True], "domain: item 2 is of type bool, not str: put it in quotes"),
-        ({"a": 1}, "a domain file is given by its path, or by a mapping"),
+        ({"a": 1}, "the domain of column 'a' must be a file, a range like .*, or a list of values, got a int"),
+        ({}, "a domain file is given by its path, or by a mapping"),
         ("nowhere.txt", "^domain 'nowhere.txt' cannot be read"),
         ([], "domain is empty"),
     ],
@@ -155,6 +156,21 @@ def test_wrong_parameters_are_refused(config, message):
 def test_wrong_domains_are_refused(domain, message):
     with pytest.raises(ParameterError, match=message):
         yaml_provider.Histogram(epsilon=1, bound=1, domain=domain)
+
+
+def test_ranges_and_lists_of_some_key_columns_or_all():
+    """Which of them a domain has is known before any row is: so is what is promised."""
+    item, days = ["page", "at:day", "country"], {"at_day": "2026-11-01..2026-11-30", "country": ["DE", "FR"]}
+    named = yaml_provider.Histogram(epsilon=1, delta=1e-6, item=item, domain=days).guarantee()
+    assert "choice of how items are named" in [step.name for step in named.mechanisms]
+    public = yaml_provider.Histogram(epsilon=1, item=item, domain=days | {"page": ["/", "/a"]}).guarantee()
+    assert public.delta == 0
+    with pytest.raises(ParameterError, match="delta must be positive"):
+        yaml_provider.Aggregate(epsilon=1, item=item, metrics=["users"], domain=days)
+    with pytest.raises(
+        ParameterError, match="of at_day=2026-11-01..2026-11-30, country=2 values alone, and all keys must be"
+    ):
+        yaml_provider.Total(epsilon=1, item=item, domain=days)
 
 
 def test_what_is_left_out_or_null_is_the_transforms_own_default():

@@ -15,7 +15,7 @@ from headcount.pipelines.main import main
 from tests.called_jobs import called
 from tests.golden import events
 from tests.golden.digests import parts
-from tests.runners.jobs import JOBS, WIRED, column, wired_first
+from tests.runners.jobs import JOBS, WIRED, column, domain_of, wired_first
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def words(job, data):
     source = ["--input", str(data / "events.parquet")]
     key = ["--key-file", str(data / "key")]
     more = ["--user", "user", *column(command, own), *own, "--release-id", events.RELEASE_ID, "--format", "csv"]
-    again = [*source, *key, *(["--domain", str(data / "domain.txt")] if "--domain" in own else [])]
+    again = [*source, *key, *domain_of(own)]
     return [command, *source, *key, *more], again
 
 

@@ -7,6 +7,7 @@ import pytest
 from apache_beam.options.pipeline_options import DirectOptions
 
 from headcount.mechanisms.columns.domain_files import DomainFile
+from headcount.mechanisms.columns.key_ranges import KeyRange
 from headcount.mechanisms.columns.keys import Keys
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import KeyEnvironment, KeyFile, write_key_file
@@ -362,15 +363,21 @@ def test_bad_domain_files_are_refused(content, item_type, words):
         (["day=2026-11-01/d.txt"], ["item"], "day=2026-11-01/d.txt"),
         (["a=x.txt"], ["a"], {"a": "x.txt"}),
         (["b=y=1.txt", "a=x.txt"], ["a", "b"], {"a": "x.txt", "b": "y=1.txt"}),
+        (["a=x.txt"], ["a", "b"], {"a": "x.txt"}),
+        (["a=1..12"], ["a", "b"], {"a": KeyRange("1", "12")}),
     ],
 )
 def test_a_domain_is_one_file_or_one_for_each_column(given, names, path):
     assert domain_file(given, names, 99).path == path
 
 
-@pytest.mark.parametrize("given", [["x.txt", "y.txt"], ["a=x.txt"], ["a=x.txt", "a=y.txt"], ["a=x.txt", "c=y.txt"]])
+@pytest.mark.parametrize(
+    "given", [["x.txt", "y.txt"], ["1..12"], ["c=1..12"], ["a=x.txt", "a=y.txt"], ["a=x.txt", "c=y.txt"]]
+)
 def test_other_files_of_a_domain_are_refused(given):
-    with pytest.raises(ParameterError, match=f"domain must be one file, or a=FILE b=FILE, got {' '.join(given)}"):
+    with pytest.raises(
+        ParameterError, match=rf"domain must be one file, or a=FILE b=FILE \(.*\), got {' '.join(given)}"
+    ):
         domain_file(given, ["a", "b"], 99)
 
 

@@ -38,6 +38,8 @@ JOBS = {
     "users in levels": "histogram --epsilon 2 --delta 1e-6 --levels country,seen:month,item",
     "events in levels": "histogram --of events --epsilon 2 --delta 1e-6 --levels country,item --relation replace",
     "users at home in levels": "histogram --epsilon 1 --delta 1e-6 --levels country,number:1,2,4 --home --output-files 2",
+    "events by country, all days": "histogram --of events --epsilon 2 --delta 1e-6 --item country --item seen:day "
+    "--domain seen_day=2026-09-20..2026-09-29 --output-files 2",
     "protected by day": "histogram --epsilon 1 --delta 1e-6 --item seen:day --protect user-day --time seen",
     "names of bins and hours": "partitions --epsilon 1 --delta 1e-6 --item number:1,2,4 --item seen:hour --output-files 2",
     "metrics of items": "aggregate --epsilon 2 --delta 1e-6 --users --events --sum number:0:20 --mean number:0:20",
@@ -47,6 +49,8 @@ JOBS = {
     "--calibrate none",
     "metrics with quantiles": "aggregate --epsilon 2 --delta 1e-6 --events --mean number:0:20 --quantile 0.5,0.9:number:0:20",
     "metrics in chosen ranges, zCDP": "aggregate --rho 0.5 --delta 1e-6 --users --sum number:auto --mean number:-auto:auto",
+    "metrics by country, all days": "aggregate --epsilon 2 --delta 1e-6 --item country --item seen:day --users --events "
+    "--mean number:0:20 --domain seen_day=2026-09-20..2026-09-29",
     "the bound alone": "choose-bound --epsilon 0.1 --for-epsilon 0.9 --for-delta 1e-6",
     "names of items, chosen": "partitions --epsilon 1 --delta 1e-6",
     "names of items, three rounds": "partitions --epsilon 2 --delta 1e-6 --strategy sips --max-items 5 --output-files 2",
@@ -102,7 +106,9 @@ WIRED = [
     "estimates of a public domain",
     "events in levels",
     "users at home in levels",
+    "events by country, all days",
     "names of bins and hours",
+    "metrics by country, all days",
     "metrics in chosen ranges, zCDP",
     "the bound alone",
     "named, then counted",
@@ -135,6 +141,11 @@ def beside(item: np.ndarray) -> dict[str, pa.Array]:
         "country": pa.array(["de", "at", "ch"]).take(pa.array(item % 3)),
         "seen": seen,
     }
+
+
+def domain_of(own: list[str]) -> list[str]:
+    """The flags of the public domain of a job, by its own flags."""
+    return own[own.index("--domain") : own.index("--domain") + 2] if "--domain" in own else []
 
 
 def column(command: str, own: list[str]) -> list[str]:

@@ -5,6 +5,7 @@ As for estimated histograms (`transforms.estimates`), users are brought together
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
@@ -29,6 +30,7 @@ from headcount.mechanisms.batches.value_rows import ValueShard, gather_values, p
 from headcount.mechanisms.bound_choice.clip_choice import ClipBound
 from headcount.mechanisms.choice.run import encode_table
 from headcount.mechanisms.columns.keys import ITEM, Keys
+from headcount.mechanisms.columns.partly_public import PartlyPublic
 from headcount.mechanisms.columns.value_ranges import AutoRange
 from headcount.mechanisms.counting.released import by_file, sorted_counts
 from headcount.mechanisms.errors import ParameterError
@@ -44,10 +46,10 @@ from headcount.transforms.core.choice import Choose
 from headcount.transforms.core.coders import typed
 from headcount.transforms.core.contributions import Contributions, check_whole, is_contributions
 from headcount.transforms.core.domain import OnlyDomain
-from headcount.transforms.core.noise import NamedBatches, names_in
+from headcount.transforms.core.noise import NamedBatches
 from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.core.user_shards import UserShards, item_shards
-from headcount.transforms.estimates import NoisyStage, one_value
+from headcount.transforms.estimates import NoisyStage, PartsOfKeys, every_key, named_among, one_value
 from headcount.transforms.keyed.domain import given_items
 from headcount.transforms.keyed.rows import field_types, field_values, is_named_by_columns
 from headcount.transforms.partitions import NamedItems
@@ -75,7 +77,8 @@ class Aggregate(PrivateTransform):
             "quantile:0.5,0.9:price:0:100".
             Values beyond a range count as its ends. It must be public: known without a look at the data. "sum:price:auto"
             chooses a range from 0 on privately, and "sum:price:-auto:auto" one with negative numbers.
-        domain: the keys, if they are public: then all of them are released, and nothing is spent on names (default: None).
+        domain: the keys, if they are public: then all of them are released, and nothing is spent on names (default: None); or
+            ranges and lists of some key columns, as for `Histogram`.
         max_items: the keys of one user that count (default: "auto", chosen privately).
         max_per_item: the rows of one user on one key that count, up to 1000 (default: None, chosen with `max_items`).
         calibrate: "totals" (default), or "none" to spend nothing on them.
@@ -100,17 +103,17 @@ class Aggregate(PrivateTransform):
         output_files: int | None = None,
     ) -> None:
         items = given_items(item_type, domain)
-        made = aggregate(
+        make = functools.partial(
+            aggregate,
             budget,
             metrics,
-            domain=items.domain,
             max_items=max_items,
             max_per_item=max_per_item,
             calibrate=calibrate,
             relation=Relation.parse(relation),
-            item_type=items.made,
         )
-        super().__init__(made, release=release, shards=shards, output_files=output_files, items=items)
+        made = make(domain=items.domain, item_type=items.made)
+        super().__init__(made, release=release, shards=shards, output_files=output_files, items=items, partly=make)
 
     def _given(self) -> str | None:
         return None if self.mechanism.decides else "all is"
@@ -152,23 +155,28 @@ def aggregated(
         | "UserShards" >> UserShards(shards)
         | "PackShards" >> beam.ParDo(_Pack()).with_output_types(tuple[int, bytes])
     )
-    if mechanism.domain is None:
-        chosen = packed | "ChooseNames" >> Choose(stages.names_choice, release, shards, ChosenStrategy)
+    domain = mechanism.domain
+    if not isinstance(domain, Domain):
+        partly = domain if isinstance(domain, PartlyPublic) else None
+        parts = packed if partly is None else packed | "PartsOfKeys" >> PartsOfKeys(partly)
+        chosen = parts | "ChooseNames" >> Choose(stages.names_choice, release, shards, ChosenStrategy)
         names = chosen.chosen | "NamesPlan" >> beam.Map(stages.shared.names_plan).with_output_types(NamesPlan)
         known_names = beside(names, "NamesBeside")
-        named = packed | "NamedItems" >> NamedItems(
+        named = parts | "NamedItems" >> NamedItems(
             known_names, release, shards, item_type, most_rounds=tuning.ROUNDS_OF_HISTOGRAM
         )
         all_named = beam.pvalue.AsList(named)  # (0, named keys) of each round, beyond a barrier
-        rows = packed | "OnlyNamed" >> beam.ParDo(_OnlyNamed(), all_named).with_output_types(tuple[int, bytes])
+        rows = packed | "OnlyNamed" >> beam.ParDo(_OnlyNamed(partly), all_named).with_output_types(tuple[int, bytes])
+        if partly is not None:
+            all_named = every_key(names, partly, all_named)
         known = beam.pvalue.AsSingleton(known_names)
         if choice is not None:
             public = names | "PublicTable" >> beam.Map(_public_table, stages, all_named).with_output_types(bytes)
     else:
         names = one_value(contributions, "NoNames", None)
-        all_named, rows = mechanism.domain, packed
+        all_named, rows = domain, packed
         if choice is not None:
-            table = choice.items_table(max(1, len(mechanism.domain)))
+            table = choice.items_table(max(1, len(domain)))
             public = one_value(contributions, "PublicTable", encode_table(table))
     # Keys get noise also where there are no users: so there is always a shard, if only one of nobody.
     nobody = names | "Nobody" >> beam.Map(_nobody, arrow_type(item_type), len(metrics.values)).with_output_types(
@@ -199,9 +207,9 @@ def aggregated(
                 "totals", known_plan, beam.pvalue.AsList(every), (groups, _TotalRows(metrics)), release, shards, int
             )
         )
-    made = gathered | "Answers" >> beam.ParDo(_Answers(files), decided, groups, totals).with_output_types(
-        tuple[int, bytes]
-    ).with_outputs("decision", main="rows")
+    made = gathered | "Answers" >> beam.ParDo(
+        _Answers(files, mechanism.least), decided, groups, totals
+    ).with_output_types(tuple[int, bytes]).with_outputs("decision", main="rows")
     typed(made, decision=Aggregated)
     return CountsAndDecision(sorted_by_item(barrier(made.rows)), made.decision)
 
@@ -221,26 +229,29 @@ class _Pack(Ahead):
 class _OnlyNamed(Ahead):
     """Packed shards -> the same with the rows of named keys only."""
 
+    def __init__(self, partly: PartlyPublic | None) -> None:
+        self._partly = partly
+
     def process(self, packed: tuple[int, bytes], named: NamedBatches) -> Iterator[tuple[int, bytes]]:
         return self.ahead(packed, named)
 
     def compute(self, packed: tuple[int, bytes], named: NamedBatches) -> Iterator[tuple[int, bytes]]:
         number, data = packed
         shard = unpack_values(data)
-        yield number, pack_values(shard.with_items(names_in(named, shard.pairs.items.type)).compact())
+        yield number, pack_values(shard.with_items(named_among(shard.pairs.items, named, self._partly)).compact())
 
 
 class _Answers(beam.DoFn):
     """Noisy sums, and the totals of groups of keys -> released rows by file, and the decision beside."""
 
-    def __init__(self, files: int) -> None:
-        self._files = files
+    def __init__(self, files: int, least: int) -> None:
+        self._files, self._least = files, least
 
     def process(
         self, sums: pa.RecordBatch, plan: AggregatePlan, grouped: Grouped | None, totals: NamedBatches | None
     ) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
         told = None if totals is None else sorted_counts(to_ipc(batch) for _, batch in totals)
-        rows, decision = released(NoisySums.of(sums, plan.measures), grouped, told, plan)
+        rows, decision = released(NoisySums.of(sums, plan.measures), grouped, told, plan, self._least)
         yield beam.pvalue.TaggedOutput("decision", decision)
         yield from by_file(rows, self._files)
 

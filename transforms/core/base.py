@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from collections.abc import Callable
 from typing import Any, Self
 
 import apache_beam as beam
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from headcount.mechanisms import checks
 from headcount.mechanisms.accounting.guarantee import Guarantee
-from headcount.mechanisms.batches.domain import Domain
+from headcount.mechanisms.batches.domain import Domain, PartDomain, public_domain
 from headcount.mechanisms.columns.keys import ITEM, Keys
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.mechanism import Promise
@@ -34,7 +35,8 @@ class PrivateTransform(beam.PTransform):
     in the result. With `output_files=N` the result is one element (k, record batch) for each k < N in place of rows.
 
     Those that show items do the steps in `_expand`: there `mechanism` has the type that the items of the collection have, and
-    `_shown` gives the columns that the items were made of. `items` are what the caller says of them, if anything.
+    `_shown` gives the columns that the items were made of. `items` are what the caller says of them, if anything. `partly`
+    makes the mechanism for a domain of some of the key columns, which are known where the transform is applied.
     """
 
     mechanism: Promise
@@ -48,8 +50,10 @@ class PrivateTransform(beam.PTransform):
         shards: int | None,
         output_files: int | None = None,
         items: GivenItems | None = None,
+        partly: Callable[..., Promise] | None = None,
     ) -> None:
         super().__init__()
+        self._partly = partly
         self.mechanism, self._items = mechanism, items or GivenItems()
         self._keys = Keys.plain(self._items.made)
         self._release, self._shards, self._output_files = release, check_shards(shards), check_files(output_files)
@@ -98,9 +102,13 @@ class PrivateTransform(beam.PTransform):
             )
         return self._but(_keys=keys)._of_domain(self._items.of(keys), keys.item_type)
 
-    def _of_domain(self, domain: Domain | None, item_type: type) -> Self:
+    def _of_domain(self, domain: Domain | PartDomain | None, item_type: type) -> Self:
         """The same with the mechanism for items of this type, and with this domain; None if it has it."""
         changed: dict[str, Any] = {}
+        if isinstance(domain, PartDomain):
+            if self._partly is not None:
+                return self._but(mechanism=self._partly(domain=domain, item_type=item_type))
+            public_domain(domain, item_type)  # refuses it
         if getattr(self.mechanism, "item_type", item_type) is not item_type:
             changed["item_type"] = item_type
         if domain is not None:

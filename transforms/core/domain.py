@@ -10,7 +10,7 @@ import pyarrow as pa
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
-from headcount.mechanisms.batches.domain import Domain, only_domain
+from headcount.mechanisms.batches.domain import Domain, PartDomain, only_domain
 from headcount.mechanisms.columns import domain_files
 
 
@@ -25,7 +25,8 @@ class DomainFile(domain_files.DomainFile):
     """A public domain in a file: `Histogram(budget, domain=DomainFile("gs://bucket/keys.parquet"))`.
 
     `path` names a Parquet or CSV file with the key columns, as they are called in the output, or a text file with the values of
-    one column, one per line. A mapping from each key column to such a file stands for all combinations. A large domain does not
+    one column, one per line. A mapping from each key column to such a file, a range or a list stands for all combinations; of
+    some key columns, the others are named from the data (`Histogram` by estimates, and `Aggregate`). A large domain does not
     travel with the job, up to ten million keys: workers read the files, which must lie where they can, and must not change.
     """
 
@@ -35,7 +36,7 @@ class DomainFile(domain_files.DomainFile):
 class OnlyDomain(beam.PTransform):
     """Drops rows whose item is not in the domain: what lies outside must not use up a user's bound."""
 
-    def __init__(self, domain: Domain) -> None:
+    def __init__(self, domain: Domain | PartDomain) -> None:
         super().__init__()
         self._domain = domain
 
@@ -46,7 +47,7 @@ class OnlyDomain(beam.PTransform):
 
 
 class _OnlyDomain(beam.DoFn):
-    def __init__(self, domain: Domain) -> None:
+    def __init__(self, domain: Domain | PartDomain) -> None:
         self._domain = domain
 
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from headcount.mechanisms.batches.domain import Domain
+from headcount.mechanisms.batches.domain import Domain, PartDomain
 from headcount.mechanisms.columns.given_domain import GivenDomain
 from headcount.mechanisms.columns.keys import Keys
 
@@ -23,7 +23,7 @@ class GivenItems:
     given: GivenDomain | None = None
     made: type = str
 
-    def of(self, keys: Keys) -> Domain | None:
+    def of(self, keys: Keys) -> Domain | PartDomain | None:
         """The domain for these keys; None where it is the one that is known already."""
         known = not self.given or (self.given.is_plain and keys == Keys.plain(self.made, keys.names[0]))
         return None if known or self.given is None else self.given.named(keys)

@@ -215,7 +215,12 @@ class Facts:
             "No published number was left without protection. These are taken for public, and are published or follow:"
         ]
         said[0] += f" the names of the columns, every parameter in {REPORT}, and the number and names of the files."
-        if "domain_digest" in self.parameters:
+        if "public_columns" in self.parameters:
+            said.append(
+                f"Of the key columns these were public before: {', '.join(map(str, self.parameters['public_columns']))}. Which "
+                "of their values are in the result says nothing of the data. The others were named from the data."
+            )
+        elif "domain_digest" in self.parameters:
             said.append(
                 "The list of the items was public before (digest of its keys: "
                 f"{self.parameters['domain_digest']}): that an item is in the result says nothing of the data."

@@ -14,12 +14,12 @@ from headcount.pipelines.command import COMMANDS, JobCommand, add_json, load, sa
 from headcount.pipelines.commands.outputs.complete import Complete, OutputTool, add_folder, read_complete, reading
 from headcount.pipelines.flags import numbers
 from headcount.pipelines.pages.release import release_page
-from headcount.pipelines.pages.rows import typed
 from headcount.pipelines.pages.written import put_page
 from headcount.pipelines.reports.outcome import said
 from headcount.pipelines.reports.summary import summarize
 from headcount.pipelines.sinks import output
 from headcount.pipelines.sinks.finished import changed_note, largest
+from headcount.pipelines.sinks.formats import typed
 from headcount.pipelines.storage import stores
 
 _MOST_ROWS = 1_000_000  # that are listed
@@ -100,11 +100,7 @@ def _drawn(found: Complete) -> str:
     """The rows as the job showed them, with bars."""
     outcome, name = found.outcome(), found.report["command"]
     command = load(name) if name in COMMANDS else None
-    return (
-        command.shown(outcome)
-        if isinstance(command, JobCommand) and command.show
-        else summarize(found.report, bars=True)
-    )
+    return command.shown(outcome) if isinstance(command, JobCommand) and command.show else outcome.summary(bars=True)
 
 
 def _listed(found: Complete, number: int) -> list[dict[str, Any]]:

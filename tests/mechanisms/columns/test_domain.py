@@ -124,8 +124,8 @@ def test_what_cannot_be_meant_is_refused_by_file_and_row(path, content, keys, wo
 
 def test_lists_for_columns_must_be_those_of_the_key_and_not_too_many():
     files = {"c": b"DE\nFR\n", "a": b"< 0\n>= 18\n", "n": "\n".join(map(str, range(4000))).encode()}
-    with pytest.raises(ParameterError, match="a list for 'country': give one for each key column, 'country', 'age'"):
-        held(files, TWO, {"country": "c"})
+    with pytest.raises(ParameterError, match="a list for 'country', 'city': the key columns are 'country', 'age'"):
+        held(files, TWO, {"country": "c", "city": "c"})
     with pytest.raises(ParameterError, match="domain 'c': line 3 repeats line 1"):
         held(files | {"c": b"DE\nFR\nDE\n"}, TWO, {"country": "c", "age": "a"})
     large = keys_of(("x", pa.string()), ("y", pa.string()))

@@ -27,7 +27,7 @@ from headcount.pipelines.storage import stores
 from tests.fixed_key import write_fixed_key
 from tests.golden.events import events
 from tests.pipelines.refusals import refused
-from tests.runners.jobs import JOBS, STORED, column
+from tests.runners.jobs import JOBS, STORED, column, domain_of
 
 DOMAIN = public_domain([f"i{i}" for i in range(1, 200, 3)], str)
 FILES = {"domain": "d.txt", "messages": "m.jsonl", "counters": "c.json"}
@@ -43,7 +43,8 @@ def planned(words: str, again_from: dict | None = None):
     else:
         args, _ = parser.parse(command, again.rebuilt(again_from))
     if getattr(args, "domain", None) or "--domain" in own:
-        args = argparse.Namespace(**vars(args) | {"domain": DOMAIN})
+        given = domain_of(own)[1]
+        args = argparse.Namespace(**vars(args) | {"domain": [given] if "=" in given else DOMAIN})
     command.check(args)
     item_type = options.item_type(args)
     mechanism = command.make_mechanism(args, item_type)

@@ -130,6 +130,9 @@ def _derived(report: Mapping[str, Any], rows: list[dict[str, Any]]) -> set[str]:
     number = len(rows)
     found |= {f"{min(number, most):,}" for most in (20, 50, 62, 200)}
     found |= {f"{min(number, 50) - first}" for first in (10, 20)}
+    public = [each.partition("=")[0] for each in report["details"]["parameters"].get("public_columns", [])]
+    named = {tuple(row[key] for key in report["keys"] if key not in public) for row in rows if public}
+    found |= {f"{len(named):,}", f"{min(len(named), 12)}"} if public else set()
     size = next((name for name in ("count", "bounded_count", "probability") if name in report["columns"]), None)
     noise = next((name for name in ("noise_stddev", "error") if name in report["columns"]), None)
     if size is not None and noise is not None and report.get("keys"):
