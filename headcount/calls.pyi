@@ -59,7 +59,7 @@ def aggregate(
         item: the column to count, or a list of several; "seen_at:day" is the day of a time, "age:0,18,65" a bin of a
             number.
         users: how many users have it (default: False).
-        events: how many rows it has (default: False).
+        events: how many rows it has, at most max_per_item of one user (default: False).
         sum: the sum of a column's values, with the public range that values are cut to, as "price:0:100", or a list of
             several; take the range from what you know of the column, and not from the data; "price:auto" chooses one from 0
             on privately, and "price:-auto:auto" one with negative numbers (default: None).
@@ -75,7 +75,7 @@ def aggregate(
             (default: None).
         rho: in place of epsilon: the promise as zCDP, with delta for the items (default: None).
         max_items: items of one user that count at most; auto chooses it privately (default: auto).
-        max_per_item: rows of one user that count at most on one item (up to 1000; default: chosen with max_items).
+        max_per_item: rows of one user that count at most on one item (up to 1000; default: chosen privately).
         calibrate: totals tell how much the bounds left out of users, events and sums; none spends nothing on them, and
             gives what is left (default: totals); one of "totals", "none".
         domain: the items, if they are public; all of them are released: a list, a frame with the columns of item, or a file

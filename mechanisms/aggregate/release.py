@@ -239,9 +239,10 @@ def aggregate(
 ) -> AggregateMechanism:
     """Metrics by key: keys are named, or public, and every named key gets all metrics, of one calibration of noise.
 
-    `max_items` keys of a user count, with at most `max_per_item` rows each: both are chosen privately where they are not given.
-    The budget is a `Budget`, or a `Zcdp` of which delta is for the names. Ranges of values like "sum:price:auto" are chosen.
-    `calibrate` is "totals", or "none" to spend nothing on totals and get what the bounds leave.
+    At most `max_per_item` rows of a user on one key count, and sums see `max_items` of its keys: both are chosen privately
+    where they are not given, and with them how many of those rows the sums see. The budget is a `Budget`, or a `Zcdp` of which
+    delta is for the names. Ranges of values like "sum:price:auto" are chosen. `calibrate` is "totals", or "none" to spend
+    nothing on totals and get what the bounds leave.
     """
     if not isinstance(budget, Zcdp):
         check_budget(budget)
@@ -268,6 +269,7 @@ def aggregate(
         "calibrated": calibrate == "totals" and bool(asked.totals),
         "precision": tuning.AGGREGATE_PRECISION,
         "ranges": len(asked.autos),
+        "capped": calibrate == "totals" and "events" in asked.totals and cap is None,
         "users_too": calibrate == "totals" and len(asked.totals) == 2,
     }
     account = zcdp_account(budget, **parts) if isinstance(budget, Zcdp) else make_account(budget, pure=False, **parts)

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     groups.add_input(parser)
     group = parser.add_argument_group("what to compute for each item, one or several")
     group.add_argument("--users", action="store_true", help="how many users have it")
-    group.add_argument("--events", action="store_true", help="how many rows it has")
+    group.add_argument("--events", action="store_true", help="how many rows it has, at most --max-per-item of one user")
     for kind in OF_VALUES:
         add(
             group,
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-per-item",
         type=numbers.whole_number(most=MOST_PER_ITEM),
         metavar="c",
-        help=f"rows of one user that count at most on one item (up to {MOST_PER_ITEM}; default: chosen with --max-items)",
+        help=f"rows of one user that count at most on one item (up to {MOST_PER_ITEM}; default: chosen privately)",
     )
     group.add_argument(
         "--calibrate",

@@ -58,16 +58,16 @@ class Aggregate(PrivateTransform):
 
     Guarantee: user-level (epsilon, delta)-differential privacy under `relation`, or for a `Zcdp(rho, delta)` delta-approximate
     rho-zCDP. Keys that come from the data are named first,
-    and those that few users have stay hidden. Then at most `max_items` named keys of each user count, with at most
+    and those that few users have stay hidden. Then sums see at most `max_items` named keys of each user, with at most
     `max_per_item` rows on each, and values within their ranges. All metrics share one calibration of Gaussian noise.
 
     The result is `beam.Row`s: the key (`item`, or the key columns), and for each metric its value, `..._noise_stddev`,
-    `..._low` and `..._high`, which hold 95 % of the noise. Users, events and sums are estimates of the true totals, as noisy
-    totals of groups of keys tell how much the bounds have left out. Means, variances and quantiles are of a uniform sample of
-    each user's rows. The median of price is `p50_price`, with `p50_price_rank_stddev` for the noise of its rank, in shares of
-    rows. Sums of a range with negative numbers are not calibrated, and are called `bounded_sum_...`; so are all totals with
-    `calibrate="none"`. Rows with fields for the values go in, or `Contributions(values=...)` of the same ranges.
-    `with_decision()` gives what was chosen beside.
+    `..._low` and `..._high`, which hold 95 % of the noise. Users, events and sums are estimates of the totals, of at most
+    `max_per_item` rows of one user on one key, as noisy totals of groups of keys tell how much was left out. Means,
+    variances and quantiles are of a uniform sample of each user's rows. The median of price is `p50_price`, with
+    `p50_price_rank_stddev` for the noise of its rank, in shares of rows. Sums of a range with negative numbers are not
+    calibrated, and are called `bounded_sum_...`; so are all totals with `calibrate="none"`. Rows with fields for the values
+    go in, or `Contributions(values=...)` of the same ranges. `with_decision()` gives what was chosen beside.
 
     Parameters:
         budget: what all of it may cost, as a `Budget` or a `Zcdp`; it needs a delta.
@@ -77,7 +77,7 @@ class Aggregate(PrivateTransform):
             chooses a range from 0 on privately, and "sum:price:-auto:auto" one with negative numbers.
         domain: the keys, if they are public: then all of them are released, and nothing is spent on names (default: None).
         max_items: the keys of one user that count (default: "auto", chosen privately).
-        max_per_item: the rows of one user on one key that count, up to 1000 (default: None, chosen with `max_items`).
+        max_per_item: the rows of one user on one key that count, up to 1000 (default: None, chosen privately).
         calibrate: "totals" (default), or "none" to spend nothing on them.
         relation, release, item_type, shards, output_files: as for `Histogram`.
     """
