@@ -18,6 +18,7 @@ def aggregate(
     mean: Columns | None = None,
     variance: Columns | None = None,
     quantile: Columns | None = None,
+    share: Columns | None = None,
     rho: float | None = None,
     max_items: int | str = "auto",
     max_per_item: int | None = None,
@@ -43,7 +44,7 @@ def aggregate(
     key_secret: str | None = None,
     release_id: str | None = None,
 ) -> Result:
-    """How many users and events each item has, and the sum, mean, variance and quantiles of values: all in one release.
+    """How many users and events each item has, shares of its users, and the sum, mean, variance and quantiles of values.
 
     Guarantee: user-level (epsilon, delta)-differential privacy under `relation`, or delta-approximate rho-zCDP, as the report
     of the result says in words.
@@ -73,6 +74,8 @@ def aggregate(
             to, as "0.5,0.9:price:0:100", or a list of several; take the range from what you know of the column, and not
             from the data; "price:auto" chooses one from 0 on privately, and "price:-auto:auto" one with negative numbers
             (default: None).
+        share: of its users, the share with a row that meets a condition, with the name of its column, as
+            "bought=event=buy", or a list of several (default: None).
         rho: in place of epsilon: the promise as zCDP, with delta for the items (default: None).
         max_items: items of one user that count at most; auto chooses it privately (default: auto).
         max_per_item: rows of one user that count at most on one item (up to 1000; default: chosen privately).
@@ -107,8 +110,8 @@ def aggregate(
             None).
 
     The result has the columns of `item`, and for each metric its value (users, mean_price), and its noise_stddev, low and high
-    (mean_price_low). A quantile is called p50_price, with p50_price_rank_stddev, low and high. Totals that are not calibrated
-    are called bounded_users, bounded_events and bounded_sum_price.
+    (mean_price_low). A share has its own name, a quantile is called p50_price, with p50_price_rank_stddev, low and high. Totals
+    that are not calibrated are called bounded_users, bounded_events and bounded_sum_price.
     """
     ...
 

@@ -9,6 +9,9 @@ is an estimate by the sums of all keys (`pooled`), cut to that interval. It is c
 nothing tells that values are missing, the rows alone are n for the estimate: intervals do not rest on that, but for those of
 sums.
 
+A share of the users of a key is the mean of flags, of 1 for users with a row that meets a condition and -1 for others, by the
+same formulas with users for rows.
+
 A variance is half^2 (1 - g - r^2), with g the mean gap and r the mean. Its interval puts those of g and r together, each of
 97.5 %: so it holds the truth in 95 % of all releases or more.
 
@@ -128,16 +131,13 @@ def total_answer(
 
 
 def ratio_answers(noisy: NoisySums, metrics: Metrics) -> dict[Metric, Answer]:
-    """Means, variances and quantiles."""
+    """Means, variances, quantiles and shares."""
     found = {}
     for metric in metrics.each:
         if metric.kind == "quantile":
             found[metric] = Answer(*(noisy.trees[column] for column in columns_of(metric, metric.name)))
-        if metric.of is None or metric.kind not in ("mean", "variance"):
-            continue
-        number = metrics.values.index(metric.of)
-        make = _mean if metric.kind == "mean" else _variance
-        found[metric] = make(noisy, number, metric.of)
+        if metric.of is not None and metric.kind in _RATIOS:
+            found[metric] = _RATIOS[metric.kind](noisy, metrics.values.index(metric.of), metric.of)
     return found
 
 
@@ -162,6 +162,15 @@ def _mean(noisy: NoisySums, number: int, of: ValueRange) -> Answer:
     # A number within the range is within half of it from the middle.
     stddev = np.minimum(np.hypot(noise[1], ratio * noise[0]) / np.maximum(rows, noise[0]), 1.0)
     return _within(of, ratio, stddev, low, high)
+
+
+def _share(noisy: NoisySums, number: int, of: ValueRange) -> Answer:
+    """Of the users of a key, the share that has a flag: as of a mean, with users for rows."""
+    sums, own = noisy.sums[f"flag{number}"], noisy.stddev[f"flag{number}"]
+    users, noise = noisy.counts("users")
+    low, high = fieller(sums, users, own, noise, DEVIATIONS, -1.0)
+    ratio = np.clip(pooled([sums], users, own, noise), low, high)
+    return _within(of, ratio, np.minimum(np.hypot(own, ratio * noise) / np.maximum(users, noise), 1.0), low, high)
 
 
 def _within(of: ValueRange, ratio: np.ndarray, stddev: np.ndarray, low: np.ndarray, high: np.ndarray) -> Answer:
@@ -190,6 +199,9 @@ def _variance(noisy: NoisySums, number: int, of: ValueRange) -> Answer:
         square * np.clip(low, 0.0, 1.0),
         square * np.clip(high, 0.0, 1.0),
     )
+
+
+_RATIOS = {"mean": _mean, "variance": _variance, "share": _share}
 
 
 def _ratio(above: np.ndarray, below: np.ndarray, noise: float, least: float) -> np.ndarray:

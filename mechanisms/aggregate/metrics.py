@@ -9,18 +9,22 @@ from decimal import Decimal
 from fractions import Fraction
 
 from headcount.mechanisms.checks import check_one_of, check_share
+from headcount.mechanisms.columns.flags import Flag, parse_flag
+from headcount.mechanisms.columns.times import UTC
 from headcount.mechanisms.columns.value_ranges import AutoRange, ValueRange, parse_range_or_auto
 from headcount.mechanisms.errors import ParameterError
 
 COUNTS = ("users", "events")
-OF_VALUES = ("sum", "mean", "variance", "quantile")
+_TAKEN = re.compile(r"item|users|events|(sum|mean|variance|bounded|p[0-9]+)_.*|.*_(noise_stddev|rank_stddev|low|high)")
+OF_VALUES = ("sum", "mean", "variance", "quantile", "share")
 
 
 @dataclasses.dataclass(frozen=True)
 class Metric:
     """One number for each key: `kind` is what it is, of the values of a range where it is about values.
 
-    A quantile has the `share` of rows whose values are no larger.
+    A quantile has the `share` of rows whose values are no larger. The metric "share" is that of the users of a key with a row
+    that meets a condition, which is its `of`.
     """
 
     kind: str
@@ -35,11 +39,19 @@ class Metric:
         if (self.share is None) == (self.kind == "quantile"):
             what = "needs a share, such as 0.5" if self.share is None else "has no share"
             raise ParameterError(f"the metric {self.kind!r} {what}")
+        if (self.kind == "share") != isinstance(self.of, Flag):
+            raise ParameterError(f"the metric {self.kind!r} has a {'condition' if self.kind == 'share' else 'range'}")
+        if self.kind == "share" and _TAKEN.fullmatch(self.name):
+            raise ParameterError(
+                f"the share {self.name!r} has a name that other metrics have: give it another", "share"
+            )
 
     @property
     def name(self) -> str:
         """What its column is called: with an underscore for what no field of a row may have in its name. The median of price
-        is `p50_price`, and its quantile of 0.999 is `p99_9_price`."""
+        is `p50_price`, and its quantile of 0.999 is `p99_9_price`. A share has the name that it is given."""
+        if self.of is not None and self.kind == "share":
+            return self.of.column
         kind = self.kind if self.share is None else f"p{Decimal(self.share.numerator) * 100 / self.share.denominator:f}"
         return kind if self.of is None else re.sub(r"\W", "_", f"{kind}_{self.of.column}")
 
@@ -59,8 +71,11 @@ def parse_metric(kind: str, text: str) -> Metric:
     return Metric(kind, parse_range_or_auto(kind, text))
 
 
-def parse_metrics(kind: str, text: str) -> list[Metric]:
-    """The same, or all quantiles of a text like `0.5,0.9:price:0:100`."""
+def parse_metrics(kind: str, text: str, zone: str = UTC) -> list[Metric]:
+    """The same, or all quantiles of a text like `0.5,0.9:price:0:100`, or the share of one like `bought=event=buy`, in which
+    dates and times are of this zone."""
+    if kind == "share":
+        return [Metric(kind, parse_flag(kind, text, zone))]
     if kind != "quantile":
         return [parse_metric(kind, text)]
     shares, _, rest = text.partition(":")
@@ -75,13 +90,13 @@ def parse_metrics(kind: str, text: str) -> list[Metric]:
     return [Metric(kind, of, check_share(kind, number)) for number in numbers]
 
 
-def _metrics_of(given: Metric | str) -> list[Metric]:
+def _metrics_of(given: Metric | str, zone: str) -> list[Metric]:
     if isinstance(given, Metric):
         return [given]
     if not isinstance(given, str):
         raise ParameterError(f"a metric is a Metric, or a text such as users, got a {type(given).__name__}", "metrics")
     kind, _, rest = given.partition(":")
-    return parse_metrics(kind, rest) if kind in OF_VALUES else [Metric(kind)]
+    return parse_metrics(kind, rest, zone) if kind in OF_VALUES else [Metric(kind)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,18 +109,19 @@ class Metrics:
         names = [metric.name for metric in self.each]
         if not names:
             raise ParameterError(
-                "there is nothing to compute: ask for users, events, sum, mean, variance or quantile", "metrics"
+                "there is nothing to compute: ask for users, events, sum, mean, variance, quantile or share", "metrics"
             )
         for name in names:
             if names.count(name) > 1:
                 raise ParameterError(f"the metric {name!r} is asked for more than once: leave one out", "metrics")
 
     @classmethod
-    def of(cls, metrics: Iterable[Metric | str]) -> Metrics:
-        """The metrics, or those of texts like `users`, `mean:price:0:100` and `quantile:0.5,0.9:price:0:100`."""
+    def of(cls, metrics: Iterable[Metric | str], zone: str = UTC) -> Metrics:
+        """The metrics, or those of texts like `users`, `mean:price:0:100`, `quantile:0.5,0.9:price:0:100` and
+        `share:bought=event=buy`, in which dates and times are of this zone."""
         if isinstance(metrics, str):
             raise ParameterError(f"metrics must be a list of them, got the text {metrics!r}", "metrics")
-        return cls(tuple(metric for given in metrics for metric in _metrics_of(given)))
+        return cls(tuple(metric for given in metrics for metric in _metrics_of(given, zone)))
 
     @property
     def values(self) -> tuple[ValueRange, ...]:
@@ -135,8 +151,8 @@ class Metrics:
 
     @property
     def only_users(self) -> bool:
-        """Whether nothing but users is asked for, so that one row of a user on a key says all."""
-        return all(metric.kind == "users" for metric in self.each)
+        """Whether nothing but users and shares of them is asked for, so that no number of rows of a user on a key matters."""
+        return all(metric.kind in ("users", "share") for metric in self.each)
 
     def texts(self) -> list[str]:
         """The metrics in one form only, as a part of randomness."""

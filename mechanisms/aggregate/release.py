@@ -218,7 +218,7 @@ def released(
 
 def name_of(metric: Metric, calibrated: bool) -> str:
     """The column of a metric: `bounded_...` for a total of what the bounds leave."""
-    is_ratio = metric.kind in ("mean", "variance", "quantile")
+    is_ratio = metric.kind in ("mean", "variance", "quantile", "share")
     return metric.name if is_ratio or (calibrated and metric.is_total) else f"bounded_{metric.name}"
 
 

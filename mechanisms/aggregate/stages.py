@@ -314,6 +314,8 @@ def _words(kind: str, value: int, metrics: Metrics) -> str:
     if value < 0:
         return kind
     column = metrics.values[value].column
+    if kind == "flag":
+        return f"users with {column} less those without"
     if kind == "tree":
         return f"rows in each part of the range of {column}"
     if kind in AUXILIARY_MOMENTS:

@@ -1,4 +1,4 @@
-"""`headcount aggregate`: users, events, and sums, means, variances and quantiles of values by key, from files to an output."""
+"""`headcount aggregate`: users, events, shares of users, and sums, means, variances and quantiles of values by key."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from headcount.mechanisms.aggregate.measures import MOST_PER_ITEM
-from headcount.mechanisms.aggregate.metrics import OF_VALUES, Metrics
+from headcount.mechanisms.aggregate.metrics import Metrics
 from headcount.mechanisms.aggregate.release import AggregateMechanism, aggregate
 from headcount.mechanisms.bounding.steps import MAX_BOUND
 from headcount.mechanisms.errors import ParameterError
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what to compute for each item, one or several")
     group.add_argument("--users", action="store_true", help="how many users have it")
     group.add_argument("--events", action="store_true", help="how many rows it has, at most --max-per-item of one user")
-    for kind in OF_VALUES:
+    for kind in _WHAT:
         add(
             group,
             f"--{kind}",
@@ -51,6 +51,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help=f"{_WHAT[kind]}, which are cut to the public range LOW to HIGH; COLUMN:auto chooses a range from 0 on "
             "privately, and COLUMN:-auto:auto one with negative numbers; may be repeated",
         )
+    add(
+        group,
+        "--share",
+        python="of its users, the share with a row that meets a condition, with the name of its column, as "
+        '"bought=event=buy", or a list of several',
+        action="append",
+        metavar="NAME=CONDITION",
+        help="of its users, the share with a row that meets a condition, in a column of this name, such as bought=event=buy; "
+        "conditions are as in SQL: price > 5 and country in (de, fr); may be repeated",
+    )
     group = groups.add_budget(parser, rho="")
     group.add_argument(
         "--max-items",
@@ -94,8 +104,8 @@ def _metrics(args: argparse.Namespace) -> Metrics:
     found = metrics(args)
     if found is None:
         raise ParameterError(
-            "there is nothing to compute: give one of --users, --events, --sum, --mean, --variance or --quantile, such as "
-            "--mean price:0:100"
+            "there is nothing to compute: give one of --users, --events, --sum, --mean, --variance, --quantile or --share, "
+            "such as --mean price:0:100"
         )
     return found
 
@@ -133,7 +143,7 @@ def explain(args: argparse.Namespace, made: AggregateMechanism) -> str:
     return "\n".join([made.guarantee().description().rstrip(), "", *made.stages.expected_error_lines()])
 
 
-_CALL = """How many users and events each item has, and the sum, mean, variance and quantiles of values: all in one release.
+_CALL = """How many users and events each item has, shares of its users, and the sum, mean, variance and quantiles of values.
 
 Guarantee: user-level (epsilon, delta)-differential privacy under `relation`, or delta-approximate rho-zCDP, as the report
 of the result says in words.
@@ -144,8 +154,8 @@ of the result says in words.
 
 Parameters:
 The result has the columns of `item`, and for each metric its value (users, mean_price), and its noise_stddev, low and high
-(mean_price_low). A quantile is called p50_price, with p50_price_rank_stddev, low and high. Totals that are not calibrated
-are called bounded_users, bounded_events and bounded_sum_price.
+(mean_price_low). A share has its own name, a quantile is called p50_price, with p50_price_rank_stddev, low and high. Totals
+that are not calibrated are called bounded_users, bounded_events and bounded_sum_price.
 """
 
 COMMAND = JobCommand(

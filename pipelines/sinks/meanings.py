@@ -114,6 +114,7 @@ _METRICS = {
     "mean_": "the mean of the values, each cut to its range, of a sample of each user's rows",
     "variance_": "the variance of the values, each cut to its range, of a sample of each user's rows",
 }
+_SHARE = "of the users of the item, the share with a row that meets the condition {condition}, of a sample of each user's items"
 _ENDS_OF_TOTALS = {"low": f"the lower end of its range, {_OFF}", "high": f"the upper end of its range, {_OFF}"}
 _QUANTILE = (
     "the value that as many of the rows as its name says (p90: 90 %) do not exceed, each cut to its range, of a sample of each "
@@ -147,7 +148,8 @@ def total_metrics(columns: Collection[str]) -> list[str]:
 
 def _metric_meanings(columns: Sequence[str], report: Mapping[str, Any]) -> dict[str, str]:
     found: dict[str, str] = {}
-    cap = report.get("details", {}).get("chosen", {}).get("max_per_item")
+    details = report.get("details", {})
+    cap, shares = details.get("chosen", {}).get("max_per_item"), _shares(details.get("parameters", {}).get("share"))
     count = f"{'a limited number' if cap is None else f'at most {cap:,}'} of one user on one item"
     for column in columns:
         if is_quantile(column, columns):
@@ -156,9 +158,16 @@ def _metric_meanings(columns: Sequence[str], report: Mapping[str, Any]) -> dict[
         elif is_metric(column, columns):
             names = [begin for begin in _METRICS if column == begin or (begin[-1] == "_" and column.startswith(begin))]
             found |= {column: _METRICS[names[-1]].format(count=count)} if names else {}
+            found |= {column: _SHARE.format(condition=shares[column])} if column in shares else {}
             ends = _ENDS_OF_TOTALS if column.startswith(("users", "events", "sum_")) else {}
             found |= {f"{column}_{part}": (_ANY | ends)[part] for part in ("noise_stddev", "low", "high")}
     return found
+
+
+def _shares(given: str | Sequence[str] | None) -> dict[str, str]:
+    """{name: condition} of the shares of users that were asked for, as texts like bought=event=buy."""
+    texts = [given] if isinstance(given, str) else given or ()
+    return {name.strip(): condition.strip() for name, _, condition in (text.partition("=") for text in texts)}
 
 
 def key_meanings(keys: Keys) -> tuple[tuple[str, str], ...]:

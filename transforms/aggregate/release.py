@@ -28,8 +28,8 @@ from headcount.mechanisms.batches.shards import Shard, no_users
 from headcount.mechanisms.batches.value_rows import ValueShard, gather_values, pack_values, unpack_values
 from headcount.mechanisms.bound_choice.clip_choice import ClipBound
 from headcount.mechanisms.choice.run import encode_table
+from headcount.mechanisms.columns.flags import carried_text
 from headcount.mechanisms.columns.keys import ITEM, Keys
-from headcount.mechanisms.columns.value_ranges import AutoRange
 from headcount.mechanisms.counting.released import by_file, sorted_counts
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.estimates import Grouped
@@ -54,7 +54,7 @@ from headcount.transforms.partitions import NamedItems
 
 
 class Aggregate(PrivateTransform):
-    """How many users and events each key has, and the sum, mean, variance and quantiles of values: all in one release.
+    """How many users and events each key has, shares of its users, and the sum, mean, variance and quantiles of values.
 
     Guarantee: user-level (epsilon, delta)-differential privacy under `relation`, or for a `Zcdp(rho, delta)` delta-approximate
     rho-zCDP. Keys that come from the data are named first,
@@ -72,9 +72,11 @@ class Aggregate(PrivateTransform):
     Parameters:
         budget: what all of it may cost, as a `Budget` or a `Zcdp`; it needs a delta.
         metrics: what is asked of each key: "users", "events", "sum:price:0:100", "mean:price:0:100", "variance:price:0:100",
-            "quantile:0.5,0.9:price:0:100".
+            "quantile:0.5,0.9:price:0:100", "share:bought=event=buy".
             Values beyond a range count as its ends. It must be public: known without a look at the data. "sum:price:auto"
             chooses a range from 0 on privately, and "sum:price:-auto:auto" one with negative numbers.
+            A share is that of the key's users with a row that meets a condition, in a column of its name. Dates and times in it
+            are UTC's.
         domain: the keys, if they are public: then all of them are released, and nothing is spent on names (default: None).
         max_items: the keys of one user that count (default: "auto", chosen privately).
         max_per_item: the rows of one user on one key that count, up to 1000 (default: None, chosen privately).
@@ -121,9 +123,7 @@ class Aggregate(PrivateTransform):
         if not is_contributions(rows):
             rows = rows | "Contributions" >> Contributions(values=values)
         if rows.element_type.values != values:
-            texts = ", ".join(
-                repr(of.text() if isinstance(of, AutoRange) else f"{of.column}:{of.low:g}:{of.high:g}") for of in values
-            )
+            texts = ", ".join(repr(carried_text(of)) for of in values)
             raise ParameterError(
                 f"the metrics are of other values than rows carry: give Contributions(values=[{texts}])"
             )
