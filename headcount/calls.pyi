@@ -19,6 +19,7 @@ def aggregate(
     variance: Columns | None = None,
     quantile: Columns | None = None,
     share: Columns | None = None,
+    ratio: Columns | None = None,
     rho: float | None = None,
     max_items: int | str = "auto",
     max_per_item: int | None = None,
@@ -76,6 +77,8 @@ def aggregate(
             (default: None).
         share: of its users, the share with a row that meets a condition, with the name of its column, as
             "bought=event=buy", or a list of several (default: None).
+        ratio: the sum of one column by the sum of another, with the name of its column and the public ranges that values
+            are cut to, as "ctr=clicks:0:10/views:0:50", or a list of several (default: None).
         rho: in place of epsilon: the promise as zCDP, with delta for the items (default: None).
         max_items: items of one user that count at most; auto chooses it privately (default: auto).
         max_per_item: rows of one user that count at most on one item (up to 1000; default: chosen privately).
@@ -110,8 +113,8 @@ def aggregate(
             None).
 
     The result has the columns of `item`, and for each metric its value (users, mean_price), and its noise_stddev, low and high
-    (mean_price_low). A share has its own name, a quantile is called p50_price, with p50_price_rank_stddev, low and high. Totals
-    that are not calibrated are called bounded_users, bounded_events and bounded_sum_price.
+    (mean_price_low). A share and a ratio have names of their own, a quantile is called p50_price, with p50_price_rank_stddev,
+    low and high. Totals that are not calibrated are called bounded_users, bounded_events and bounded_sum_price.
     """
     ...
 

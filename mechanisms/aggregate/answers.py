@@ -12,6 +12,9 @@ sums.
 A share of the users of a key is the mean of flags, of 1 for users with a row that meets a condition and -1 for others, by the
 same formulas with users for rows.
 
+A ratio of two sums is theirs, with Fieller's interval too, of any size. Both sums may rest on the same noisy rows: so the noise
+of above - r below has a covariance in it.
+
 A variance is half^2 (1 - g - r^2), with g the mean gap and r the mean. Its interval puts those of g and r together, each of
 97.5 %: so it holds the truth in 95 % of all releases or more.
 
@@ -24,7 +27,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -87,12 +90,18 @@ class NoisySums:
         """A total and the standard deviation of its noise: of users, of events, or middle * n + half * sum."""
         if metric.of is None:
             return self.counts(metric.kind)
-        number, middle, half = values.index(metric.of), metric.of.midpoint, metric.of.half
-        own = f"sum{number}"
+        number = values.index(metric.of)
+        return self.sum_of(metric.of, number, self.typical_with_value)
+
+    def sum_of(
+        self, of: ValueRange, number: int, with_value: Callable[[int], tuple[np.ndarray, float]]
+    ) -> tuple[np.ndarray, float]:
+        """The sum of a range and the standard deviation of its noise, by the rows that have a value, as they are told."""
+        own, noise = of.half * self.sums[f"sum{number}"], of.half * self.stddev[f"sum{number}"]
         if "rows" not in self.sums:  # a sum alone of a range around 0
-            return half * self.sums[own], half * self.stddev[own]
-        rows, noise = self.typical_with_value(number)
-        return middle * rows + half * self.sums[own], float(np.hypot(middle * noise, half * self.stddev[own]))
+            return own, noise
+        rows, rows_noise = with_value(number)
+        return of.midpoint * rows + own, float(np.hypot(of.midpoint * rows_noise, noise))
 
     def with_value(self, number: int) -> tuple[np.ndarray, float]:
         """The noisy rows that have a value of this range, and the standard deviation of their noise."""
@@ -131,11 +140,13 @@ def total_answer(
 
 
 def ratio_answers(noisy: NoisySums, metrics: Metrics) -> dict[Metric, Answer]:
-    """Means, variances, quantiles and shares."""
+    """Means, variances, quantiles, shares and ratios."""
     found = {}
     for metric in metrics.each:
         if metric.kind == "quantile":
             found[metric] = Answer(*(noisy.trees[column] for column in columns_of(metric, metric.name)))
+        if metric.kind == "ratio":
+            found[metric] = _ratio_of_sums(noisy, metric, metrics.values)
         if metric.of is not None and metric.kind in _RATIOS:
             found[metric] = _RATIOS[metric.kind](noisy, metrics.values.index(metric.of), metric.of)
     return found
@@ -201,6 +212,22 @@ def _variance(noisy: NoisySums, number: int, of: ValueRange) -> Answer:
     )
 
 
+def _ratio_of_sums(noisy: NoisySums, metric: Metric, values: tuple[ValueRange, ...]) -> Answer:
+    """One noisy sum by another, in the interval of all ratios r for which above - r below is within its noise. Both may have
+    the noise of the same rows in them. Where below may be 0, any ratio may be true, and the interval has no ends."""
+    assert metric.of is not None and metric.by is not None
+    ways = noisy.typical_with_value, noisy.with_value
+    (above, _), (sure_above, above_noise) = (noisy.sum_of(metric.of, values.index(metric.of), way) for way in ways)
+    (below, _), (sure_below, below_noise) = (noisy.sum_of(metric.by, values.index(metric.by), way) for way in ways)
+    shared = metric.of.midpoint * metric.by.midpoint * noisy.stddev.get("rows", 0.0) ** 2
+    least = 0.0 if metric.of.low >= 0 and metric.by.low >= 0 else -math.inf
+    low, high = fieller_open(sure_above, sure_below, (above_noise**2, shared, below_noise**2), least)
+    size = np.copysign(np.maximum(np.abs(below), below_noise), below)
+    ratio = np.fmin(np.fmax(np.maximum(above / size, least), low), high)  # which pass over ends that are not there
+    square = above_noise**2 - 2 * ratio * shared + (ratio * below_noise) ** 2
+    return Answer(ratio, np.sqrt(np.maximum(square, 0.0)) / np.abs(size), low, high)
+
+
 _RATIOS = {"mean": _mean, "variance": _variance, "share": _share}
 
 
@@ -230,12 +257,26 @@ def fieller(
     return low, high
 
 
+def fieller_open(
+    above: np.ndarray, below: np.ndarray, noise: tuple[float, float, float], least: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same of ratios of any size, no less than `least`: `noise` has the variance of what is above, the covariance of both,
+    and the variance of what is below. NaN for both ends where the range of the noise of `below` holds 0."""
+    z = DEVIATIONS**2
+    a, b, c = below**2 - z * noise[2], above * below - z * noise[1], above**2 - z * noise[0]
+    known = a > 0
+    safe = np.where(known, a, 1.0)
+    root = np.sqrt(np.maximum(b**2 - safe * c, 0.0))
+    low, high = (np.where(known, np.maximum((b + sign * root) / safe, least), np.nan) for sign in (-1, 1))
+    return low, high
+
+
 def answers_batch(items: Names, answers: Mapping[str, tuple[Metric, Answer]]) -> pa.RecordBatch:
     """The released rows: the key, and for each metric its value, the noise, `low` and `high`, by the name of the metric."""
     made: dict[str, pa.Array] = {"item": items}
     for name, (metric, answer) in answers.items():
         columns = (answer.value, answer.noise_stddev, answer.low, answer.high)
-        made |= {
-            part: pa.array(column, pa.float64()) for part, column in zip(columns_of(metric, name), columns, strict=True)
-        }
+        known = zip(columns_of(metric, name), columns, strict=True)
+        # Only a ratio may have ends that are not there.
+        made |= {part: pa.array(column, pa.float64(), from_pandas=metric.kind == "ratio") for part, column in known}
     return pa.RecordBatch.from_pydict(made)

@@ -182,17 +182,18 @@ def shares(metrics: Metrics, max_per_item: int) -> dict[str, float]:
         if metric.of is None:
             squared["rows" if metric.kind == "events" else users] += tuning.COUNT_WEIGHT
             continue
-        own = f"{_OWN.get(metric.kind, 'sum')}{metrics.values.index(metric.of)}"
-        rows, values = {
-            "mean": tuning.MEAN_WEIGHT,
-            "variance": tuning.VARIANCE_WEIGHT,
-            "quantile": tuning.QUANTILE_WEIGHT,
-            "share": tuning.MEAN_WEIGHT,
-        }.get(metric.kind, (0.0, 0.0))
-        if metric.kind == "sum":
-            rows, values = ((2 * part / metric.of.largest) ** 2 for part in (metric.of.midpoint, metric.of.half))
-        squared[users if metric.kind == "share" else "rows"] += rows
-        squared[own] = squared.get(own, 0.0) + values
+        for of in metric.ranges:
+            own = f"{_OWN.get(metric.kind, 'sum')}{metrics.values.index(of)}"
+            rows, values = {
+                "mean": tuning.MEAN_WEIGHT,
+                "variance": tuning.VARIANCE_WEIGHT,
+                "quantile": tuning.QUANTILE_WEIGHT,
+                "share": tuning.MEAN_WEIGHT,
+            }.get(metric.kind, (0.0, 0.0))
+            if metric.kind in ("sum", "ratio"):
+                rows, values = ((2 * part / of.largest) ** 2 for part in (of.midpoint, of.half))
+            squared[users if metric.kind == "share" else "rows"] += rows
+            squared[own] = squared.get(own, 0.0) + values
     roots = {name: math.sqrt(value) for name, value in squared.items() if value > 0}
     return {name: root / sum(roots.values()) for name, root in roots.items()}
 

@@ -9,14 +9,14 @@ from decimal import Decimal
 from fractions import Fraction
 
 from headcount.mechanisms.checks import check_one_of, check_share
-from headcount.mechanisms.columns.flags import Flag, parse_flag
+from headcount.mechanisms.columns.flags import Flag, parse_flag, parse_named
 from headcount.mechanisms.columns.times import UTC
 from headcount.mechanisms.columns.value_ranges import AutoRange, ValueRange, parse_range_or_auto
 from headcount.mechanisms.errors import ParameterError
 
 COUNTS = ("users", "events")
 _TAKEN = re.compile(r"item|users|events|(sum|mean|variance|bounded|p[0-9]+)_.*|.*_(noise_stddev|rank_stddev|low|high)")
-OF_VALUES = ("sum", "mean", "variance", "quantile", "share")
+OF_VALUES = ("sum", "mean", "variance", "quantile", "share", "ratio")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,12 +24,14 @@ class Metric:
     """One number for each key: `kind` is what it is, of the values of a range where it is about values.
 
     A quantile has the `share` of rows whose values are no larger. The metric "share" is that of the users of a key with a row
-    that meets a condition, which is its `of`.
+    that meets a condition, which is its `of`. A ratio is the sum of `of` by the sum of another range, `by`, and has a `label`.
     """
 
     kind: str
     of: ValueRange | None = None
     share: Fraction | None = None
+    by: ValueRange | None = None
+    label: str = ""
 
     def __post_init__(self) -> None:
         check_one_of("metric", self.kind, (*COUNTS, *OF_VALUES))
@@ -41,19 +43,31 @@ class Metric:
             raise ParameterError(f"the metric {self.kind!r} {what}")
         if (self.kind == "share") != isinstance(self.of, Flag):
             raise ParameterError(f"the metric {self.kind!r} has a {'condition' if self.kind == 'share' else 'range'}")
-        if self.kind == "share" and _TAKEN.fullmatch(self.name):
+        if (self.kind == "ratio") != (self.by is not None) or (self.kind == "ratio") != bool(self.label):
+            what = (
+                "needs two ranges and a name" if self.kind == "ratio" else "is of one range, and has no name of its own"
+            )
+            raise ParameterError(f"the metric {self.kind!r} {what}")
+        if self.by is not None and self.of == self.by:
+            raise ParameterError(f"the ratio {self.label!r} is of a range and itself: give two", "ratio")
+        if self.kind in ("share", "ratio") and _TAKEN.fullmatch(self.name):
             raise ParameterError(
-                f"the share {self.name!r} has a name that other metrics have: give it another", "share"
+                f"{self.kind} {self.name!r} has a name that other metrics have: give another", self.kind
             )
 
     @property
     def name(self) -> str:
         """What its column is called: with an underscore for what no field of a row may have in its name. The median of price
-        is `p50_price`, and its quantile of 0.999 is `p99_9_price`. A share has the name that it is given."""
-        if self.of is not None and self.kind == "share":
-            return self.of.column
+        is `p50_price`, and its quantile of 0.999 is `p99_9_price`. A share and a ratio have names that are given."""
+        if self.of is not None and self.kind in ("share", "ratio"):
+            return self.label or self.of.column
         kind = self.kind if self.share is None else f"p{Decimal(self.share.numerator) * 100 / self.share.denominator:f}"
         return kind if self.of is None else re.sub(r"\W", "_", f"{kind}_{self.of.column}")
+
+    @property
+    def ranges(self) -> tuple[ValueRange, ...]:
+        """The ranges of values that it is about."""
+        return tuple(of for of in (self.of, self.by) if of is not None)
 
     @property
     def spread(self) -> str:
@@ -72,10 +86,12 @@ def parse_metric(kind: str, text: str) -> Metric:
 
 
 def parse_metrics(kind: str, text: str, zone: str = UTC) -> list[Metric]:
-    """The same, or all quantiles of a text like `0.5,0.9:price:0:100`, or the share of one like `bought=event=buy`, in which
-    dates and times are of this zone."""
+    """The same, or all quantiles of a text like `0.5,0.9:price:0:100`, the share of one like `bought=event=buy`, in which dates
+    and times are of this zone, or the ratio of one like `ctr=clicks:0:10/views:0:50`."""
     if kind == "share":
         return [Metric(kind, parse_flag(kind, text, zone))]
+    if kind == "ratio":
+        return [_parse_ratio(text)]
     if kind != "quantile":
         return [parse_metric(kind, text)]
     shares, _, rest = text.partition(":")
@@ -88,6 +104,19 @@ def parse_metrics(kind: str, text: str, zone: str = UTC) -> list[Metric]:
         ) from None
     of = parse_range_or_auto(kind, rest)
     return [Metric(kind, of, check_share(kind, number)) for number in numbers]
+
+
+def _parse_ratio(text: str) -> Metric:
+    """The ratio of a text like `ctr=clicks:0:10/views:0:50`."""
+    example = "and two columns with the ranges of their values, such as ctr=clicks:0:10/views:0:50"
+    label, rest = parse_named("ratio", text, example)
+    for slash in re.finditer("/", rest):  # a name of a column may have one, too
+        try:
+            of, by = (parse_range_or_auto("ratio", part) for part in (rest[: slash.start()], rest[slash.end() :]))
+        except ParameterError:
+            continue
+        return Metric("ratio", of, by=by, label=label)
+    raise ParameterError(f"ratio needs a name {example}, got {text!r}", "ratio")
 
 
 def _metrics_of(given: Metric | str, zone: str) -> list[Metric]:
@@ -109,7 +138,8 @@ class Metrics:
         names = [metric.name for metric in self.each]
         if not names:
             raise ParameterError(
-                "there is nothing to compute: ask for users, events, sum, mean, variance, quantile or share", "metrics"
+                "there is nothing to compute: ask for users, events, sum, mean, variance, quantile, share or ratio",
+                "metrics",
             )
         for name in names:
             if names.count(name) > 1:
@@ -117,8 +147,8 @@ class Metrics:
 
     @classmethod
     def of(cls, metrics: Iterable[Metric | str], zone: str = UTC) -> Metrics:
-        """The metrics, or those of texts like `users`, `mean:price:0:100`, `quantile:0.5,0.9:price:0:100` and
-        `share:bought=event=buy`, in which dates and times are of this zone."""
+        """The metrics, or those of texts like `users`, `mean:price:0:100`, `quantile:0.5,0.9:price:0:100`,
+        `share:bought=event=buy`, in which dates and times are of this zone, and `ratio:ctr=clicks:0:10/views:0:50`."""
         if isinstance(metrics, str):
             raise ParameterError(f"metrics must be a list of them, got the text {metrics!r}", "metrics")
         return cls(tuple(metric for given in metrics for metric in _metrics_of(given, zone)))
@@ -126,7 +156,7 @@ class Metrics:
     @property
     def values(self) -> tuple[ValueRange, ...]:
         """The ranges of values that rows carry, each once: their places are those of the value columns of a batch."""
-        return tuple(dict.fromkeys(metric.of for metric in self.each if metric.of is not None))
+        return tuple(dict.fromkeys(of for metric in self.each for of in metric.ranges))
 
     @property
     def autos(self) -> dict[int, AutoRange]:
@@ -135,13 +165,12 @@ class Metrics:
 
     def chosen(self, ends: Iterable[float]) -> Metrics:
         """The same with the ranges of these ends, which were chosen."""
-        made = dict(zip(self.autos.values(), ends, strict=True))
-        return Metrics(
-            tuple(
-                dataclasses.replace(each, of=each.of.chosen(made[each.of])) if isinstance(each.of, AutoRange) else each
-                for each in self.each
-            )
-        )
+        made = {of: of.chosen(end) for of, end in zip(self.autos.values(), ends, strict=True)}
+
+        def known(of: ValueRange | None) -> ValueRange | None:
+            return made[of] if isinstance(of, AutoRange) else of
+
+        return Metrics(tuple(dataclasses.replace(each, of=known(each.of), by=known(each.by)) for each in self.each))
 
     @property
     def totals(self) -> tuple[str, ...]:
@@ -161,7 +190,8 @@ class Metrics:
                 [
                     metric.kind,
                     *([str(metric.share)] if metric.share else []),
-                    *([metric.of.text()] if metric.of else []),
+                    *([metric.label] if metric.label else []),
+                    *(of.text() for of in metric.ranges),
                 ]
             )
             for metric in self.each

@@ -126,6 +126,12 @@ class AggregateMechanism:
         calibrated = self.stages.calibrated
         return [column for each in self.metrics.each for column in columns_of(each, name_of(each, calibrated))]
 
+    @property
+    def open_columns(self) -> frozenset[str]:
+        """Those of them that may be null: the ends of ratios."""
+        ratios = [each.name for each in self.metrics.each if each.kind == "ratio"]
+        return frozenset(f"{name}_{end}" for name in ratios for end in ("low", "high"))
+
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""
         return self.stages.guarantee() if self.decides else self.stages.plan(None, None).guarantee
@@ -218,7 +224,7 @@ def released(
 
 def name_of(metric: Metric, calibrated: bool) -> str:
     """The column of a metric: `bounded_...` for a total of what the bounds leave."""
-    is_ratio = metric.kind in ("mean", "variance", "quantile", "share")
+    is_ratio = metric.kind in ("mean", "variance", "quantile", "share", "ratio")
     return metric.name if is_ratio or (calibrated and metric.is_total) else f"bounded_{metric.name}"
 
 

@@ -67,11 +67,15 @@ def carried_text(of: ValueRange) -> str:
 
 def parse_flag(parameter: str, text: str, zone: str = UTC) -> Flag:
     """The flag of a text like `bought=event=buy`; `zone` is that of dates and times in the condition."""
-    name, equals, condition = text.partition("=")
+    name, condition = parse_named(parameter, text, "and a condition, such as bought=event=buy")
+    return Flag(name, 0.0, 1.0, parse_condition(condition, zone=zone, parameter=parameter))
+
+
+def parse_named(parameter: str, text: str, example: str) -> tuple[str, str]:
+    """The name of a column, and what stands behind its `=`; an error says what else is needed, with an example."""
+    name, equals, rest = text.partition("=")
     if not equals or not _NAME.fullmatch(name.strip()):
         raise ParameterError(
-            f"{parameter} needs a name of letters, digits and underscores, and a condition, such as bought=event=buy, got "
-            f"{text!r}",
-            parameter,
+            f"{parameter} needs a name of letters, digits and underscores, {example}, got {text!r}", parameter
         )
-    return Flag(name.strip(), 0.0, 1.0, parse_condition(condition, zone=zone, parameter=parameter))
+    return name.strip(), rest

@@ -61,6 +61,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of its users, the share with a row that meets a condition, in a column of this name, such as bought=event=buy; "
         "conditions are as in SQL: price > 5 and country in (de, fr); may be repeated",
     )
+    add(
+        group,
+        "--ratio",
+        python="the sum of one column by the sum of another, with the name of its column and the public ranges that values are "
+        'cut to, as "ctr=clicks:0:10/views:0:50", or a list of several',
+        action="append",
+        metavar="NAME=COLUMN:LOW:HIGH/COLUMN:LOW:HIGH",
+        help="the sum of one column by the sum of another, whose values are cut to their public ranges, in a column of this "
+        "name, such as ctr=clicks:0:10/views:0:50; ranges are given as for --sum; may be repeated",
+    )
     group = groups.add_budget(parser, rho="")
     group.add_argument(
         "--max-items",
@@ -104,8 +114,8 @@ def _metrics(args: argparse.Namespace) -> Metrics:
     found = metrics(args)
     if found is None:
         raise ParameterError(
-            "there is nothing to compute: give one of --users, --events, --sum, --mean, --variance, --quantile or --share, "
-            "such as --mean price:0:100"
+            "there is nothing to compute: give one of --users, --events, --sum, --mean, --variance, --quantile, --share or "
+            "--ratio, such as --mean price:0:100"
         )
     return found
 
@@ -154,8 +164,8 @@ of the result says in words.
 
 Parameters:
 The result has the columns of `item`, and for each metric its value (users, mean_price), and its noise_stddev, low and high
-(mean_price_low). A share has its own name, a quantile is called p50_price, with p50_price_rank_stddev, low and high. Totals
-that are not calibrated are called bounded_users, bounded_events and bounded_sum_price.
+(mean_price_low). A share and a ratio have names of their own, a quantile is called p50_price, with p50_price_rank_stddev,
+low and high. Totals that are not calibrated are called bounded_users, bounded_events and bounded_sum_price.
 """
 
 COMMAND = JobCommand(

@@ -115,6 +115,10 @@ _METRICS = {
     "variance_": "the variance of the values, each cut to its range, of a sample of each user's rows",
 }
 _SHARE = "of the users of the item, the share with a row that meets the condition {condition}, of a sample of each user's items"
+_RATIO = (
+    "the sum of one column by the sum of another, {sums}, each value cut to its range, of a sample of each user's rows; its "
+    "range is null where the second sum may be 0"
+)
 _ENDS_OF_TOTALS = {"low": f"the lower end of its range, {_OFF}", "high": f"the upper end of its range, {_OFF}"}
 _QUANTILE = (
     "the value that as many of the rows as its name says (p90: 90 %) do not exceed, each cut to its range, of a sample of each "
@@ -149,7 +153,8 @@ def total_metrics(columns: Collection[str]) -> list[str]:
 def _metric_meanings(columns: Sequence[str], report: Mapping[str, Any]) -> dict[str, str]:
     found: dict[str, str] = {}
     details = report.get("details", {})
-    cap, shares = details.get("chosen", {}).get("max_per_item"), _shares(details.get("parameters", {}).get("share"))
+    parameters, cap = details.get("parameters", {}), details.get("chosen", {}).get("max_per_item")
+    shares, ratios = (_named(parameters.get(kind)) for kind in ("share", "ratio"))
     count = f"{'a limited number' if cap is None else f'at most {cap:,}'} of one user on one item"
     for column in columns:
         if is_quantile(column, columns):
@@ -159,15 +164,16 @@ def _metric_meanings(columns: Sequence[str], report: Mapping[str, Any]) -> dict[
             names = [begin for begin in _METRICS if column == begin or (begin[-1] == "_" and column.startswith(begin))]
             found |= {column: _METRICS[names[-1]].format(count=count)} if names else {}
             found |= {column: _SHARE.format(condition=shares[column])} if column in shares else {}
+            found |= {column: _RATIO.format(sums=ratios[column])} if column in ratios else {}
             ends = _ENDS_OF_TOTALS if column.startswith(("users", "events", "sum_")) else {}
             found |= {f"{column}_{part}": (_ANY | ends)[part] for part in ("noise_stddev", "low", "high")}
     return found
 
 
-def _shares(given: str | Sequence[str] | None) -> dict[str, str]:
-    """{name: condition} of the shares of users that were asked for, as texts like bought=event=buy."""
+def _named(given: str | Sequence[str] | None) -> dict[str, str]:
+    """{name: what it is} of the shares or ratios that were asked for, as texts like bought=event=buy."""
     texts = [given] if isinstance(given, str) else given or ()
-    return {name.strip(): condition.strip() for name, _, condition in (text.partition("=") for text in texts)}
+    return {name.strip(): what.strip() for name, _, what in (text.partition("=") for text in texts)}
 
 
 def key_meanings(keys: Keys) -> tuple[tuple[str, str], ...]:

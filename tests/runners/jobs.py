@@ -44,6 +44,7 @@ JOBS = {
     "--calibrate none",
     "metrics with quantiles": "aggregate --epsilon 2 --delta 1e-6 --events --mean number:0:20 --quantile 0.5,0.9:number:0:20",
     "shares of users": "aggregate --epsilon 2 --delta 1e-6 --users --share many=number>3 --share here=country=de",
+    "ratios of sums": "aggregate --epsilon 2 --delta 1e-6 --events --ratio half=number:0:10/number:0:20",
     "metrics in chosen ranges, zCDP": "aggregate --rho 0.5 --delta 1e-6 --users --sum number:auto --mean number:-auto:auto",
     "the bound alone": "choose-bound --epsilon 0.1 --for-epsilon 0.9 --for-delta 1e-6",
     "names of items, chosen": "partitions --epsilon 1 --delta 1e-6",

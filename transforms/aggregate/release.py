@@ -72,11 +72,11 @@ class Aggregate(PrivateTransform):
     Parameters:
         budget: what all of it may cost, as a `Budget` or a `Zcdp`; it needs a delta.
         metrics: what is asked of each key: "users", "events", "sum:price:0:100", "mean:price:0:100", "variance:price:0:100",
-            "quantile:0.5,0.9:price:0:100", "share:bought=event=buy".
+            "quantile:0.5,0.9:price:0:100", "share:bought=event=buy", "ratio:ctr=clicks:0:10/views:0:50".
             Values beyond a range count as its ends. It must be public: known without a look at the data. "sum:price:auto"
             chooses a range from 0 on privately, and "sum:price:-auto:auto" one with negative numbers.
             A share is that of the key's users with a row that meets a condition, in a column of its name. Dates and times in it
-            are UTC's.
+            are UTC's. A ratio is that of two sums; where the second may be 0, its ends are None.
         domain: the keys, if they are public: then all of them are released, and nothing is spent on names (default: None).
         max_items: the keys of one user that count (default: "auto", chosen privately).
         max_per_item: the rows of one user on one key that count, up to 1000 (default: None, chosen privately).
@@ -136,7 +136,7 @@ class Aggregate(PrivateTransform):
             rows = rows | "OnlyDomain" >> OnlyDomain(m.domain)
         files = self._output_files or item_shards(self._shards)
         made = aggregated(rows, m, release, self._shards, files)
-        to_rows = ToMetricRows(self._keys, m.columns)  # refuses a column that is there twice
+        to_rows = ToMetricRows(self._keys, m.columns, m.open_columns)  # refuses a column that is there twice
         shown = self._with_key_columns(made.counts)
         return self._result(shown if self._output_files is not None else shown | "ToRows" >> to_rows, made.decision)
 
@@ -287,13 +287,13 @@ def _every_cell(grouped: Grouped, metrics: Metrics) -> tuple[int, pa.RecordBatch
 class ToMetricRows(beam.PTransform):
     """(file, record batch with the key columns) -> rows with the key columns and the numbers of all metrics."""
 
-    def __init__(self, keys: Keys, numbers: Sequence[str]) -> None:
+    def __init__(self, keys: Keys, numbers: Sequence[str], nullable: frozenset[str] = frozenset()) -> None:
         super().__init__()
         named, fields = [ITEM], [(ITEM, keys.item_type)]
         if is_named_by_columns(keys):
             named, fields = list(keys.names), field_types(keys, numbers)
         self._columns = [*named, *numbers]
-        self._fields = [*fields, *((name, float) for name in numbers)]
+        self._fields = [*fields, *((name, float | None if name in nullable else float) for name in numbers)]
 
     def expand(self, batches: beam.PCollection) -> beam.PCollection:
         names = [name for name, _ in self._fields]

@@ -66,6 +66,8 @@ ASKED = {
     "quantiles": QUANTILES,
     "sum around 0, quantiles": [of("sum", "price:-100:100"), *QUANTILES],
     "share": SHARE,
+    "ratio": parse_metrics("ratio", "r=price:0:100/price:-100:100"),
+    "ratio around 0": parse_metrics("ratio", "r=price:-100:100/price:-50:50"),
     "users, share": [Metric("users"), *SHARE],
     "share, events": [*SHARE, Metric("events")],
     "two shares, events": [*SHARE, *parse_metrics("share", "very_rich=price>90"), Metric("events")],
