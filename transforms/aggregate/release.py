@@ -6,7 +6,7 @@ As for estimated histograms (`transforms.estimates`), users are brought together
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Optional
 
 import apache_beam as beam
 import numpy as np
@@ -284,6 +284,9 @@ def _every_cell(grouped: Grouped, metrics: Metrics) -> tuple[int, pa.RecordBatch
     return 0, pa.RecordBatch.from_pydict({"item": cells(grouped, metrics)})
 
 
+_NULLABLE = Optional[float]  # noqa: UP045 - `float | None` is no number to Beam's schemas
+
+
 class ToMetricRows(beam.PTransform):
     """(file, record batch with the key columns) -> rows with the key columns and the numbers of all metrics."""
 
@@ -293,7 +296,7 @@ class ToMetricRows(beam.PTransform):
         if is_named_by_columns(keys):
             named, fields = list(keys.names), field_types(keys, numbers)
         self._columns = [*named, *numbers]
-        self._fields = [*fields, *((name, float | None if name in nullable else float) for name in numbers)]
+        self._fields = [*fields, *((name, _NULLABLE if name in nullable else float) for name in numbers)]
 
     def expand(self, batches: beam.PCollection) -> beam.PCollection:
         names = [name for name, _ in self._fields]
