@@ -6,7 +6,7 @@ Every release is the shipped default as a whole, under an id of its own. The tru
 events of which at most c of one user on one item count, with the c that the release states. Rows are told apart by their true
 rank: the ten largest, the next ninety, and the rest. Width is that of the interval by the interval of the noise alone, in the
 median of all rows. Saved is 1 - l1, as in `estimates.py`; `saved of all` is the same against all events, so that a small c
-cannot buy good looks.
+cannot buy good looks. `--of aggregate` measures the events of `headcount aggregate --users --events` in the same way.
 
 Besides the laws of `estimates.py` there are four, by which nothing was chosen: bots (one user in two hundred has a thousand
 events on ten items), two kinds of users with tastes of their own, few keys, and a series of days with a weekly wave.
@@ -20,6 +20,7 @@ import itertools
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,7 @@ from _quality import as_shard, item_totals, read_batch
 from _shared import OUT, write_csv
 
 from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.aggregate.release import aggregate
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.bounding.clipping import limit_per_item
 from headcount.mechanisms.calibration.intervals import DEVIATIONS
@@ -36,6 +38,7 @@ from headcount.mechanisms.randomness.keys import KeyFile, Release, write_key_fil
 
 CLASSES = {"ten largest": 10, "next ninety": 100, "rest": None}
 HELD_BAR, CLASS_BAR, WIDTH_BAR = 0.93, 0.85, 2.0
+EVENTS = {"item": "item", "count": "events"} | {name: f"events_{name}" for name in ("low", "high", "noise_stddev")}
 LEAST_ROWS = 20  # of a class over all releases: fewer say nothing
 
 
@@ -93,12 +96,20 @@ def measure(
 ) -> dict[str, str]:
     """Prints and returns how often the intervals of one data set held."""
     shard = as_shard(batch)
-    mechanism = estimates(Budget(args.epsilon, args.delta), of=of, item_type=type(shard.items[0].as_py()))
+    budget, item_type = Budget(args.epsilon, args.delta), type(shard.items[0].as_py())
+    by_metric = of == "aggregate"
+    mechanism: Any = (
+        aggregate(budget, ["users", "events"], item_type=item_type)
+        if by_metric
+        else estimates(budget, of=of, item_type=item_type)
+    )
     found, caps = Found(), {}
     every = truth(shard, 1 if of == "users" else 0)
     for _ in range(args.releases):
         rows, decided = mechanism.run_decided([batch], next(ids))
-        cap = 1 if of == "users" else decided.plan.kept.max_per_item
+        cap = 1 if of == "users" else decided.plan.kept.cap
+        if by_metric:
+            rows = pa.RecordBatch.from_pydict({name: rows.column(own) for name, own in EVENTS.items()})
         if cap not in caps:
             caps[cap] = truth(shard, cap)
         place = np.asarray(pa.compute.index_in(rows.column("item"), shard.items))
@@ -118,7 +129,9 @@ def main() -> None:
     parser.add_argument("--data", action="append", default=[], metavar="NAME=FILE")
     laws = ("demo", *LAWS, *CHECKS)
     parser.add_argument("--law", action="append", choices=(*laws, "none"), help="default: all of them")
-    parser.add_argument("--of", action="append", choices=("users", "events"), help="default: both")
+    parser.add_argument(
+        "--of", action="append", choices=("users", "events", "aggregate"), help="default: the first two"
+    )
     parser.add_argument("--releases", type=int, default=20)
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--delta", type=float, default=1e-8)

@@ -18,6 +18,8 @@ def aggregate(
     mean: Columns | None = None,
     variance: Columns | None = None,
     quantile: Columns | None = None,
+    share: Columns | None = None,
+    ratio: Columns | None = None,
     rho: float | None = None,
     max_items: int | str = "auto",
     max_per_item: int | None = None,
@@ -43,7 +45,7 @@ def aggregate(
     key_secret: str | None = None,
     release_id: str | None = None,
 ) -> Result:
-    """How many users and events each item has, and the sum, mean, variance and quantiles of values: all in one release.
+    """How many users and events each item has, shares of its users, and the sum, mean, variance and quantiles of values.
 
     Guarantee: user-level (epsilon, delta)-differential privacy under `relation`, or delta-approximate rho-zCDP, as the report
     of the result says in words.
@@ -59,7 +61,7 @@ def aggregate(
         item: the column to count, or a list of several; "seen_at:day" is the day of a time, "age:0,18,65" a bin of a
             number.
         users: how many users have it (default: False).
-        events: how many rows it has (default: False).
+        events: how many rows it has, at most max_per_item of one user (default: False).
         sum: the sum of a column's values, with the public range that values are cut to, as "price:0:100", or a list of
             several; take the range from what you know of the column, and not from the data; "price:auto" chooses one from 0
             on privately, and "price:-auto:auto" one with negative numbers (default: None).
@@ -73,9 +75,13 @@ def aggregate(
             to, as "0.5,0.9:price:0:100", or a list of several; take the range from what you know of the column, and not
             from the data; "price:auto" chooses one from 0 on privately, and "price:-auto:auto" one with negative numbers
             (default: None).
+        share: of its users, the share with a row that meets a condition, with the name of its column, as
+            "bought=event=buy", or a list of several (default: None).
+        ratio: the sum of one column by the sum of another, with the name of its column and the public ranges that values
+            are cut to, as "ctr=clicks:0:10/views:0:50", or a list of several (default: None).
         rho: in place of epsilon: the promise as zCDP, with delta for the items (default: None).
         max_items: items of one user that count at most; auto chooses it privately (default: auto).
-        max_per_item: rows of one user that count at most on one item (up to 1000; default: chosen with max_items).
+        max_per_item: rows of one user that count at most on one item (up to 1000; default: chosen privately).
         calibrate: totals tell how much the bounds left out of users, events and sums; none spends nothing on them, and
             gives what is left (default: totals); one of "totals", "none".
         domain: the items, if they are public; all of them are released: a list, a frame with the columns of item, or a file
@@ -109,8 +115,8 @@ def aggregate(
             None).
 
     The result has the columns of `item`, and for each metric its value (users, mean_price), and its noise_stddev, low and high
-    (mean_price_low). A quantile is called p50_price, with p50_price_rank_stddev, low and high. Totals that are not calibrated
-    are called bounded_users, bounded_events and bounded_sum_price.
+    (mean_price_low). A share and a ratio have names of their own, a quantile is called p50_price, with p50_price_rank_stddev,
+    low and high. Totals that are not calibrated are called bounded_users, bounded_events and bounded_sum_price.
     """
     ...
 

@@ -32,6 +32,11 @@ QUESTIONS = (
         "aggregate --item country --sum price:0:100 --mean price:0:100",
         "aggregate.md",
     ),
+    Question(
+        "Which share of each country's users has bought?",
+        "aggregate --item country --share bought=event=buy",
+        "aggregate.md#shares-of-users",
+    ),
     Question("How many users and events in all?", "total", "total.md"),
     Question("How many distinct searches?", "shape --item query --property distinct-items", "shape.md"),
     Question("Which searches may be shown?", "partitions --item query", "partitions.md"),

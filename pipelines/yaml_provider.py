@@ -17,9 +17,11 @@ from apache_beam.typehints import schemas
 from headcount import transforms
 from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.guarantee import Guarantee
+from headcount.mechanisms.aggregate.metrics import Metrics
 from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES
 from headcount.mechanisms.columns.domain_files import DomainFile
 from headcount.mechanisms.columns.key_column import parse_columns
+from headcount.mechanisms.columns.times import UTC
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import releases, yaml_parts
@@ -86,6 +88,8 @@ class Step(beam.PTransform):
         numbers = {name: _number(name, value) for name, value in _those(given, budget).items()}
         self._budget = Zcdp(**numbers) if "rho" in numbers else Budget(**numbers)
         self._arguments = _arguments(_those(given, own), own, given.get("max_item_bytes", MAX_ITEM_BYTES), item)
+        if "metrics" in self._arguments:
+            self._arguments["metrics"] = Metrics.of(given["metrics"], given.get("time_zone", UTC)).each
         self._release = _release(_those(given, release))
         made = self._make(None)  # so that all is refused here that can be
         values = made.mechanism.metrics.values if "metrics" in own else ()

@@ -1,12 +1,14 @@
 """Users, events, and sums, means, variances and quantiles of values, by key: all metrics in one release, with one budget.
 
     1. names      keys are named by rounds of selection (`partitions`), or are a public domain, for which nothing is spent
-    2. bounds     how many keys m of a user count, and how many rows c on each, is chosen privately, or given
+    2. bounds     how many rows c of a user on one key count, and how many keys m and rows r on each the sums see, is chosen
+                  privately, or given
        ranges     of values are chosen privately, where they are not given (`ranges`)
-    3. sums       of each user's rows on *named* keys a uniform sample stays: m keys, and c rows on each. Their values, cut to
+    3. sums       of each user's rows on *named* keys a uniform sample stays: m keys, and r rows on each. Their values, cut to
                   a public range, are whole numbers. Every named key gets a few noisy sums (`measures`), and for quantiles a
                   tree of noisy counts (`trees`): all metrics follow, means by those of all keys (`pooled`)
-    4. totals     noisy totals of groups of keys tell how much of users and events the bounds have left out (`totals`)
+    4. totals     noisy totals of groups of keys tell how much the bounds have left out of users, and of events of which c of
+                  one user on one key count (`totals`)
 
 Guarantee: user-level (epsilon, delta)-differential privacy under the relation, add-remove or replace; or delta-approximate
 rho-zCDP. Proof: docs/proofs/aggregate.md, "All stages together".

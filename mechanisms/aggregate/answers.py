@@ -9,6 +9,12 @@ is an estimate by the sums of all keys (`pooled`), cut to that interval. It is c
 nothing tells that values are missing, the rows alone are n for the estimate: intervals do not rest on that, but for those of
 sums.
 
+A share of the users of a key is the mean of flags, of 1 for users with a row that meets a condition and -1 for others, by the
+same formulas with users for rows.
+
+A ratio of two sums is theirs, with Fieller's interval too, of any size. Both sums may rest on the same noisy rows: so the noise
+of above - r below has a covariance in it.
+
 A variance is half^2 (1 - g - r^2), with g the mean gap and r the mean. Its interval puts those of g and r together, each of
 97.5 %: so it holds the truth in 95 % of all releases or more.
 
@@ -21,7 +27,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -84,12 +90,18 @@ class NoisySums:
         """A total and the standard deviation of its noise: of users, of events, or middle * n + half * sum."""
         if metric.of is None:
             return self.counts(metric.kind)
-        number, middle, half = values.index(metric.of), metric.of.midpoint, metric.of.half
-        own = f"sum{number}"
+        number = values.index(metric.of)
+        return self.sum_of(metric.of, number, self.typical_with_value)
+
+    def sum_of(
+        self, of: ValueRange, number: int, with_value: Callable[[int], tuple[np.ndarray, float]]
+    ) -> tuple[np.ndarray, float]:
+        """The sum of a range and the standard deviation of its noise, by the rows that have a value, as they are told."""
+        own, noise = of.half * self.sums[f"sum{number}"], of.half * self.stddev[f"sum{number}"]
         if "rows" not in self.sums:  # a sum alone of a range around 0
-            return half * self.sums[own], half * self.stddev[own]
-        rows, noise = self.typical_with_value(number)
-        return middle * rows + half * self.sums[own], float(np.hypot(middle * noise, half * self.stddev[own]))
+            return own, noise
+        rows, rows_noise = with_value(number)
+        return of.midpoint * rows + own, float(np.hypot(of.midpoint * rows_noise, noise))
 
     def with_value(self, number: int) -> tuple[np.ndarray, float]:
         """The noisy rows that have a value of this range, and the standard deviation of their noise."""
@@ -128,16 +140,15 @@ def total_answer(
 
 
 def ratio_answers(noisy: NoisySums, metrics: Metrics) -> dict[Metric, Answer]:
-    """Means, variances and quantiles."""
+    """Means, variances, quantiles, shares and ratios."""
     found = {}
     for metric in metrics.each:
         if metric.kind == "quantile":
             found[metric] = Answer(*(noisy.trees[column] for column in columns_of(metric, metric.name)))
-        if metric.of is None or metric.kind not in ("mean", "variance"):
-            continue
-        number = metrics.values.index(metric.of)
-        make = _mean if metric.kind == "mean" else _variance
-        found[metric] = make(noisy, number, metric.of)
+        if metric.kind == "ratio":
+            found[metric] = _ratio_of_sums(noisy, metric, metrics.values)
+        if metric.of is not None and metric.kind in _RATIOS:
+            found[metric] = _RATIOS[metric.kind](noisy, metrics.values.index(metric.of), metric.of)
     return found
 
 
@@ -162,6 +173,15 @@ def _mean(noisy: NoisySums, number: int, of: ValueRange) -> Answer:
     # A number within the range is within half of it from the middle.
     stddev = np.minimum(np.hypot(noise[1], ratio * noise[0]) / np.maximum(rows, noise[0]), 1.0)
     return _within(of, ratio, stddev, low, high)
+
+
+def _share(noisy: NoisySums, number: int, of: ValueRange) -> Answer:
+    """Of the users of a key, the share that has a flag: as of a mean, with users for rows."""
+    sums, own = noisy.sums[f"flag{number}"], noisy.stddev[f"flag{number}"]
+    users, noise = noisy.counts("users")
+    low, high = fieller(sums, users, own, noise, DEVIATIONS, -1.0)
+    ratio = np.clip(pooled([sums], users, own, noise), low, high)
+    return _within(of, ratio, np.minimum(np.hypot(own, ratio * noise) / np.maximum(users, noise), 1.0), low, high)
 
 
 def _within(of: ValueRange, ratio: np.ndarray, stddev: np.ndarray, low: np.ndarray, high: np.ndarray) -> Answer:
@@ -192,6 +212,25 @@ def _variance(noisy: NoisySums, number: int, of: ValueRange) -> Answer:
     )
 
 
+def _ratio_of_sums(noisy: NoisySums, metric: Metric, values: tuple[ValueRange, ...]) -> Answer:
+    """One noisy sum by another, in the interval of all ratios r for which above - r below is within its noise. Both may have
+    the noise of the same rows in them. Where below may be 0, any ratio may be true, and the interval has no ends."""
+    assert metric.of is not None and metric.by is not None
+    ways = noisy.typical_with_value, noisy.with_value
+    (above, _), (sure_above, above_noise) = (noisy.sum_of(metric.of, values.index(metric.of), way) for way in ways)
+    (below, _), (sure_below, below_noise) = (noisy.sum_of(metric.by, values.index(metric.by), way) for way in ways)
+    shared = metric.of.midpoint * metric.by.midpoint * noisy.stddev.get("rows", 0.0) ** 2
+    least = 0.0 if metric.of.low >= 0 and metric.by.low >= 0 else -math.inf
+    low, high = fieller_open(sure_above, sure_below, (above_noise**2, shared, below_noise**2), least)
+    size = np.copysign(np.maximum(np.abs(below), below_noise), below)
+    ratio = np.fmin(np.fmax(np.maximum(above / size, least), low), high)  # which pass over ends that are not there
+    square = above_noise**2 - 2 * ratio * shared + (ratio * below_noise) ** 2
+    return Answer(ratio, np.sqrt(np.maximum(square, 0.0)) / np.abs(size), low, high)
+
+
+_RATIOS = {"mean": _mean, "variance": _variance, "share": _share}
+
+
 def _ratio(above: np.ndarray, below: np.ndarray, noise: float, least: float) -> np.ndarray:
     """above / below, within [least, 1]; where there may be no rows at all, the middle of that."""
     sure = below > noise
@@ -218,12 +257,26 @@ def fieller(
     return low, high
 
 
+def fieller_open(
+    above: np.ndarray, below: np.ndarray, noise: tuple[float, float, float], least: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same of ratios of any size, no less than `least`: `noise` has the variance of what is above, the covariance of both,
+    and the variance of what is below. NaN for both ends where the range of the noise of `below` holds 0."""
+    z = DEVIATIONS**2
+    a, b, c = below**2 - z * noise[2], above * below - z * noise[1], above**2 - z * noise[0]
+    known = a > 0
+    safe = np.where(known, a, 1.0)
+    root = np.sqrt(np.maximum(b**2 - safe * c, 0.0))
+    low, high = (np.where(known, np.maximum((b + sign * root) / safe, least), np.nan) for sign in (-1, 1))
+    return low, high
+
+
 def answers_batch(items: Names, answers: Mapping[str, tuple[Metric, Answer]]) -> pa.RecordBatch:
     """The released rows: the key, and for each metric its value, the noise, `low` and `high`, by the name of the metric."""
     made: dict[str, pa.Array] = {"item": items}
     for name, (metric, answer) in answers.items():
         columns = (answer.value, answer.noise_stddev, answer.low, answer.high)
-        made |= {
-            part: pa.array(column, pa.float64()) for part, column in zip(columns_of(metric, name), columns, strict=True)
-        }
+        known = zip(columns_of(metric, name), columns, strict=True)
+        # Only a ratio may have ends that are not there.
+        made |= {part: pa.array(column, pa.float64(), from_pandas=metric.kind == "ratio") for part, column in known}
     return pa.RecordBatch.from_pydict(made)

@@ -72,6 +72,8 @@ def measured(shard: ValueShard, measures: Sequence[Measure]) -> dict[str, np.nda
             found[measure.name] = np.repeat(leaf_of(own), np.where(own == MISSING, 0, shard.count))
         elif measure.kind == "users":
             found[measure.name] = np.ones(len(shard.pairs.item), dtype=np.int64)
+        elif measure.kind == "flag":
+            found[measure.name] = _met(shard.values[measure.value], shard.starts)
         elif measure.kind == "rows":
             found[measure.name] = shard.pairs.count
         else:
@@ -79,6 +81,11 @@ def measured(shard: ValueShard, measures: Sequence[Measure]) -> dict[str, np.nda
             sums = run_sums(_of_rows(measure.kind, own) * shard.count, shard.starts[:-1])
             found[measure.name] = np.sign(sums) * (np.abs(sums) >> (VALUE_BITS - measure.bits))
     return found
+
+
+def _met(own: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """1 for each (user, key) with a row that meets a condition, also one that is not in the sample, and -1 for others."""
+    return np.sign(np.maximum.reduceat(own, starts[:-1])) if len(own) else own
 
 
 def _of_rows(kind: str, own: np.ndarray) -> np.ndarray:
@@ -158,6 +165,8 @@ def check_kept(bounded: ValueShard, added: dict[str, np.ndarray], plan: Measures
         if measure.kind == "tree":
             kept &= len(own) == int((rows - lacking_rows(bounded, measure.value)).sum())
             kept &= bool(np.all((own >= 0) & (own < LEAVES)))
+        elif measure.kind == "flag":
+            kept &= bool(np.all(np.abs(own) <= 1))
         elif measure.value >= 0:
             kept &= bool(np.all(np.abs(own) <= rows << measure.bits))
     if not kept:

@@ -1,18 +1,23 @@
-"""How many keys of a user count, and how many rows on each: chosen privately, with the norm of the totals.
+"""How many rows of a user on a key count, how many keys and rows the sums see, and the norm of the totals: chosen privately.
 
-This is the choice of `bound_choice.clip_choice` with another bound: a user of d named keys keeps m of them, so min(1, m / d) of
-its rows, capped at c on each, in place of what a norm leaves.
+This is the choice of `bound_choice.clip_choice` with another bound: of a user of d named keys the sums see m, so min(1, m / d)
+of its rows, capped at r on each, in place of what a norm leaves.
 
-    (m, c)     loss = keys * cost - price * worth, where worth is what the users' rows that are left are worth
-    B          loss = users with more than B rows
+    c          loss = users' shares of keys with more than c rows, and a hundredth of all users for each step of c
+    (m, r)     loss = keys * cost - price * worth, where worth is what the users' rows that are left are worth; r is c at most
+    B          loss = users with more than B rows, of which c on each key count
     b          loss = users with more than b keys, where the totals of users get noise of their own beside those of events
+
+c says what events and sums are of, so that a few users who do very much cannot set them. Sums see fewer rows where that has
+less noise, and totals of all that counts tell what they leave out. c is drawn where events or sums are calibrated, if it is not
+given.
 
 The noise of every metric is a cost, and what is left out is one for totals alone: so cost is the mean size of the noise of a
 key's rows, times what noise counts for a metric in the mean, where means, variances and quantiles count twice. Any
 price and any cost keep the guarantee.
 
-Guarantee: that of `clip_choice`, with b as a draw of its own like B. What a user is worth depends on its own rows alone
-and lies between 0 and `most`, so one user more lowers each loss by at most price * most, and raises none.
+Guarantee: that of `clip_choice`, with b as one more draw like B. What a user is worth depends on its own rows alone and lies
+between 0 and `most`, so one user more lowers each loss by at most price * most, and raises none.
 """
 
 from __future__ import annotations
@@ -46,7 +51,7 @@ class KeysCandidate(ClipCandidate):
 
 @dataclasses.dataclass(frozen=True)
 class KeysChoice(ClipChoice):
-    """The choice of m and c, and of the norms of the totals: `users_budget` is for that of users beside events, or None."""
+    """The choice of c, of m and r, and of the norms of the totals; `users_budget` is for that of users beside events."""
 
     users_budget: Budget | None = None
 
@@ -56,8 +61,11 @@ class KeysChoice(ClipChoice):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.cap_budget is not None:
-            raise ParameterError("the rows of a user on a key are chosen with its keys here: leave cap_budget out")
+        least = min((each.max_per_item for each in self.candidates), default=0)
+        if self.cap_budget is not None and least > self.caps[0]:
+            raise ParameterError(
+                f"caps to choose from must leave a candidate, got {self.caps} and {least} rows at least"
+            )
 
     @property
     def budget(self) -> Budget:
@@ -80,6 +88,10 @@ class KeysChoice(ClipChoice):
     def most(self, candidate: ClipCandidate, items: int) -> int:
         """What a user is worth to a candidate at most."""
         return candidate.most
+
+    def under(self, cap: int) -> tuple[ClipCandidate, ...]:
+        """The candidates of no more rows than count."""
+        return tuple(each for each in self.candidates if each.max_per_item <= cap)
 
     def users_exponents(self, table: Sequence[int]) -> list[Fraction]:
         """The exponents of the norms b."""

@@ -3,6 +3,7 @@
 A user's rows on one key, at most c of them, with values x in [-1, 1] (half ranges from the midpoint), add
 
     users      1
+    flag       1 if one of all its rows meets a condition, and else -1, for each share that is asked for
     rows       the number of rows
     sum        the sum of x,               for each range
     gap        the sum of 1 - x^2,         for each range whose variance is asked for
@@ -16,11 +17,11 @@ All sums of all keys are one vector, which gets Gaussian noise of one calibratio
 sigma_r for rows, sigma_j for sum, gap, cosine, sine and missing of range j, and tau_j for the parts of range j. (tau_j /
 sqrt(LEVELS) for what is missing of a range that has a tree and no sum.) With one row per key, users are rows.
 
-Guarantee: with V the sum of 1 / sigma_j^2, T that of LEVELS / tau_j^2, and B = 1 / sigma_u^2 + c^2 (1 / sigma_r^2 + V + T), the
-squared distance of neighbours of at most m keys is at most
+Guarantee: with F the sum of 1 / sigma^2 of flags, R = 1 / sigma_r^2, V the sum of 1 / sigma_j^2, T that of LEVELS / tau_j^2,
+and B = 1 / sigma_u^2 + F + c^2 (R + V + T), the squared distance of neighbours of at most m keys is at most
 
     add-remove      m B
-    replace         m max(2 B, c^2 (4 V + 2 T))
+    replace         m max(2 B, 4 F + c^2 (4 V + 2 T), 4 F + (c - 1)^2 R + (c + 1)^2 V + (c^2 + 1) T)
 
 The auxiliary moments beside a sum (gap, cosine, sine) come for free, since they are small where x is large. `MeasuresPlan.loss`
 is this distance in exact fractions, and is checked against mu when a plan is made. Proof: docs/proofs/aggregate.md.
@@ -38,7 +39,7 @@ import dataclasses
 import math
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.gaussian import whole_sigma
@@ -59,12 +60,24 @@ _MISSING = "missing"
 #: The most rows of a user on one key that can count: the sums of 2**33 users then fit 64 bits.
 MOST_PER_ITEM = 1000
 
+# The measures of metrics that are not sums.
+_OWN = {"quantile": "tree", "share": "flag"}
+
 _BESIDE = VARIANCE_MOMENT + AUXILIARY_MOMENTS
 
 Real = TypeVar("Real", float, Fraction)
 
 # Sums are kept in as many bits of a half range as give sigma about 24, where noise is drawn fast.
 _FAST_BITS, _LEAST_BITS = 24, 6
+
+
+class _Parts(NamedTuple, Generic[Real]):
+    """What each kind of measure but users has of the squared length of what one user adds on one key."""
+
+    flags: Real
+    rows: Real
+    values: Real
+    trees: Real
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,8 +142,9 @@ class MeasuresPlan:
                 if precision[measure.name] > free:
                     # A bug, and never to be released.
                     raise RuntimeError("what is missing has less noise than what a row adds in its place")
-        own = users + most * (rows + values + trees)
-        return self.max_items * _distance(self.relation, own, most * values, most * trees)
+        flags = sum((size for name, size in precision.items() if name.startswith("flag")), Fraction(0))
+        parts = _Parts(flags, most * rows, most * values, most * trees)
+        return self.max_items * _distance(self.relation, sum(parts, users), parts, self.max_per_item)
 
     def _values(self, precision: dict[str, Fraction]) -> Fraction:
         """The sum of 1 / sigma_j^2; what stands beside a sum costs nothing where its noise is no less than that of its sum,
@@ -163,20 +177,23 @@ def shares(metrics: Metrics, max_per_item: int) -> dict[str, float]:
     """The share of the squared distance that users, rows, and the sums (`sum0`, ...) and trees (`tree0`, ...) of each range
     have; what has none is not needed."""
     squared: dict[str, float] = {"users": 0.0, "rows": 0.0}
+    users = "rows" if max_per_item == 1 else "users"  # which are the same then
     for metric in metrics.each:
         if metric.of is None:
-            squared["rows" if metric.kind == "events" or max_per_item == 1 else "users"] += tuning.COUNT_WEIGHT
+            squared["rows" if metric.kind == "events" else users] += tuning.COUNT_WEIGHT
             continue
-        own = f"{'tree' if metric.kind == 'quantile' else 'sum'}{metrics.values.index(metric.of)}"
-        rows, values = {
-            "mean": tuning.MEAN_WEIGHT,
-            "variance": tuning.VARIANCE_WEIGHT,
-            "quantile": tuning.QUANTILE_WEIGHT,
-        }.get(metric.kind, (0.0, 0.0))
-        if metric.kind == "sum":
-            rows, values = ((2 * part / metric.of.largest) ** 2 for part in (metric.of.midpoint, metric.of.half))
-        squared["rows"] += rows
-        squared[own] = squared.get(own, 0.0) + values
+        for of in metric.ranges:
+            own = f"{_OWN.get(metric.kind, 'sum')}{metrics.values.index(of)}"
+            rows, values = {
+                "mean": tuning.MEAN_WEIGHT,
+                "variance": tuning.VARIANCE_WEIGHT,
+                "quantile": tuning.QUANTILE_WEIGHT,
+                "share": tuning.MEAN_WEIGHT,
+            }.get(metric.kind, (0.0, 0.0))
+            if metric.kind in ("sum", "ratio"):
+                rows, values = ((2 * part / of.largest) ** 2 for part in (of.midpoint, of.half))
+            squared[users if metric.kind == "share" else "rows"] += rows
+            squared[own] = squared.get(own, 0.0) + values
     roots = {name: math.sqrt(value) for name, value in squared.items() if value > 0}
     return {name: root / sum(roots.values()) for name, root in roots.items()}
 
@@ -184,16 +201,17 @@ def shares(metrics: Metrics, max_per_item: int) -> dict[str, float]:
 def make_plan(metrics: Metrics, max_items: int, max_per_item: int, mu: float, relation: Relation) -> MeasuresPlan:
     """The noise of all sums for these bounds, whose distance of neighbours is at most `mu` standard deviations together."""
     parts = shares(metrics, max_per_item)
-    values, trees = (sum(share for name, share in parts.items() if name.startswith(kind)) for kind in ("sum", "tree"))
+    kinds = ("flag", "rows", "sum", "tree")
+    each = _Parts(*(sum(share for name, share in parts.items() if name.startswith(kind)) for kind in kinds))
     # The squared distance, where one user adds 1 on each key: beyond the rounding of these lines.
-    unit = math.sqrt(max_items * _distance(relation, 1.0, values, trees)) / mu * (1 + 1e-9)
+    unit = math.sqrt(max_items * _distance(relation, 1.0, each, max_per_item)) / mu * (1 + 1e-9)
     has_rows = "rows" in parts  # else no number of rows is asked for, and none that lack a value
     gaps = {metrics.values.index(metric.of) for metric in metrics.each if metric.kind == "variance" and metric.of}
     found = []
     for name, share in parts.items():
         kind = name.rstrip("0123456789")
         levels = LEVELS if kind == "tree" else 1
-        sigma = unit * (1 if name == "users" else max_per_item) * math.sqrt(levels / share)
+        sigma = unit * (1 if kind in ("users", "flag") else max_per_item) * math.sqrt(levels / share)
         value = -1 if kind == name else int(name.removeprefix(kind))
         beside = () if kind != "sum" else VARIANCE_MOMENT if value in gaps else AUXILIARY_MOMENTS
         bits = _bits(sigma) if kind == "sum" else 0
@@ -214,10 +232,15 @@ def make_plan(metrics: Metrics, max_items: int, max_per_item: int, mu: float, re
     return plan
 
 
-def _distance(relation: Relation, own: Real, values: Real, trees: Real) -> Real:
-    """The squared distance on one key: `own` is what one user adds, and `values` and `trees` the parts of sums and of trees in
-    it."""
-    return own if relation is Relation.ADD_REMOVE else max(2 * own, 4 * values + 2 * trees)
+def _distance(relation: Relation, own: Real, parts: _Parts[Real], rows: int) -> Real:
+    """The squared distance on one key: `own` is what one user adds at most there, with this number of rows, and `parts` are the
+    parts of it. Of two users who both have the key, flags may have other signs, and rows may be as many, or as few as one."""
+    if relation is Relation.ADD_REMOVE:
+        return own
+    alike = 4 * parts.values + 2 * parts.trees
+    less, more, both = (Fraction(size, rows**2) for size in ((rows - 1) ** 2, (rows + 1) ** 2, rows**2 + 1))
+    apart = parts.rows * less + parts.values * more + parts.trees * both
+    return max(2 * own, 4 * parts.flags + max(alike, apart))
 
 
 def _bits(sigma: float) -> int:

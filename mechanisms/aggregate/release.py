@@ -133,6 +133,12 @@ class AggregateMechanism:
         calibrated = self.stages.calibrated
         return [column for each in self.metrics.each for column in columns_of(each, name_of(each, calibrated))]
 
+    @property
+    def open_columns(self) -> frozenset[str]:
+        """Those of them that may be null: the ends of ratios."""
+        ratios = [each.name for each in self.metrics.each if each.kind == "ratio"]
+        return frozenset(f"{name}_{end}" for name in ratios for end in ("low", "high"))
+
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""
         return self.stages.guarantee() if self.decides else self.stages.plan(None, None).guarantee
@@ -228,7 +234,7 @@ def released(
 
 def name_of(metric: Metric, calibrated: bool) -> str:
     """The column of a metric: `bounded_...` for a total of what the bounds leave."""
-    is_ratio = metric.kind in ("mean", "variance", "quantile")
+    is_ratio = metric.kind in ("mean", "variance", "quantile", "share", "ratio")
     return metric.name if is_ratio or (calibrated and metric.is_total) else f"bounded_{metric.name}"
 
 
@@ -249,9 +255,10 @@ def aggregate(
 ) -> AggregateMechanism:
     """Metrics by key: keys are named, public, or partly public, and each gets all metrics, of one calibration of noise.
 
-    `max_items` keys of a user count, with at most `max_per_item` rows each: both are chosen privately where they are not given.
-    The budget is a `Budget`, or a `Zcdp` of which delta is for the names. Ranges of values like "sum:price:auto" are chosen.
-    `calibrate` is "totals", or "none" to spend nothing on totals and get what the bounds leave.
+    At most `max_per_item` rows of a user on one key count, and sums see `max_items` of its keys: both are chosen privately
+    where they are not given, and with them how many of those rows the sums see. The budget is a `Budget`, or a `Zcdp` of which
+    delta is for the names. Ranges of values like "sum:price:auto" are chosen. `calibrate` is "totals", or "none" to spend
+    nothing on totals and get what the bounds leave.
     """
     if not isinstance(budget, Zcdp):
         check_budget(budget)
@@ -279,6 +286,7 @@ def aggregate(
         "calibrated": calibrate == "totals" and bool(asked.totals),
         "precision": tuning.AGGREGATE_PRECISION,
         "ranges": len(asked.autos),
+        "capped": calibrate == "totals" and "events" in asked.totals and cap is None,
         "users_too": calibrate == "totals" and len(asked.totals) == 2,
     }
     account = zcdp_account(budget, **parts) if isinstance(budget, Zcdp) else make_account(budget, pure=False, **parts)

@@ -54,13 +54,19 @@ class AggregatePlan:
         """The ranges that were chosen."""
         return tuple(of for of in self.metrics.values if isinstance(of, ChosenRange))
 
+    @property
+    def cap(self) -> int:
+        """How many rows of a user on one key count at most, where rows are counted; else 0."""
+        return 0 if self.totals is None or "events" not in self.metrics.totals else self.kept.cap
+
     def description(self) -> str:
         """What was chosen, in one line."""
         parts = [] if self.names is None else [self.names.description()]
-        rows = "row" if self.kept.max_per_item == 1 else "rows"
-        parts.append(
-            f"{in_items(self.kept.bound)} of each user, with at most {self.kept.max_per_item:,} {rows} on each"
-        )
+        seen, sampled = self.kept.max_per_item, ""
+        if self.cap:
+            parts.append(f"at most {_rows(self.cap)} of a user on one item count")
+            sampled = "sums of "
+        parts.append(f"{sampled}{in_items(self.kept.bound)} of each user, with at most {_rows(seen)} on each")
         if self.totals is not None:
             rows_or_keys = "items" if self.metrics.only_users else "rows"
             users = f"{in_items(self.kept.users_bound)} and " if self.kept.users_bound else ""
@@ -79,7 +85,8 @@ class AggregatePlan:
         chosen: dict[str, Any] = {}
         if self.names is not None:
             chosen["names"] = self.names.named.report_fields()["chosen"]
-        chosen |= {"max_items": self.kept.bound, "max_per_item": self.kept.max_per_item}
+        chosen |= {"max_items": self.kept.bound, "max_per_item": self.cap or self.kept.max_per_item}
+        chosen |= {"sampled_per_item": self.kept.max_per_item} if self.cap else {}
         if self.totals is not None:
             chosen["totals_bound"] = self.kept.totals_bound
             chosen |= {"users_bound": self.kept.users_bound} if self.kept.users_bound else {}
@@ -125,9 +132,19 @@ class AggregateStages:
             self.relation,
             self._candidates() if account.counts_choice is not None else (),
             tuning.NORMS_OF_TOTALS if self.calibrated else (),
-            (1 if self.metrics.totals == ("users",) else 0,),
+            self._caps(),
+            account.cap_choice,
             users_budget=account.users_choice,
         )
+
+    def _caps(self) -> tuple[int, ...]:
+        """The rows of a user on a key that count in totals: those to choose from, or the number that is given; 0 stands for
+        none."""
+        if self.account.cap_choice is not None:
+            return tuning.CAPS
+        if self.metrics.totals == ("users",):
+            return (1,)
+        return (self.max_per_item or 0 if self.calibrated else 0,)
 
     @cached_property
     def ranges_choice(self) -> RangeChoice | None:
@@ -204,6 +221,7 @@ class AggregateStages:
         parts: dict[str, Budget | None] = {
             "limit on keys of a user, for naming": account.names_limit,
             "choice of how keys are named": account.names_choice,
+            "choice of the rows of a user that count on one key": account.cap_choice,
             "choice of the keys and rows of a user that count": account.counts_choice,
             "choice of the totals' bound": account.totals_choice,
             "choice of the totals' bound for users": account.users_choice,
@@ -271,7 +289,9 @@ class AggregateStages:
         ]
 
     def _candidates(self) -> tuple[KeysCandidate, ...]:
-        caps = tuning.CAPS_OF_AGGREGATE if self.max_per_item is None else (self.max_per_item,)
+        caps: tuple[int, ...] = tuning.CAPS_OF_AGGREGATE if self.account.cap_choice is None else tuning.CAPS
+        if self.max_per_item is not None:
+            caps = (self.max_per_item,)
         found, metrics = [], self.metrics.each
         totals = sum(metric.is_total for metric in metrics)
         of_each = (totals + tuning.RATIO_NOISE_PRICE * (len(metrics) - totals)) / len(metrics)
@@ -286,10 +306,16 @@ class AggregateStages:
         return tuple(found)
 
 
+def _rows(number: int) -> str:
+    return f"{number:,} {'row' if number == 1 else 'rows'}"
+
+
 def _words(kind: str, value: int, metrics: Metrics) -> str:
     if value < 0:
         return kind
     column = metrics.values[value].column
+    if kind == "flag":
+        return f"users with {column} less those without"
     if kind == "tree":
         return f"rows in each part of the range of {column}"
     if kind in AUXILIARY_MOMENTS:

@@ -1,7 +1,7 @@
 """Totals of groups of keys, which say how much the bounds have left out of users, events and sums.
 
 As for the histogram (`histogram.estimates`, `histogram.groups`): keys are cut into groups by their noisy sums, which are
-public by then. Each user's keys and rows on all groups, of *all* its rows on named keys, are one vector of whole numbers. It
+public by then. Each user's keys and rows on all groups, of at most c of its rows on each named key, are one vector. It
 is scaled down to a norm, summed, and gets noise. Where both are asked for, each has a bound that was chosen: few users have
 many keys, and it is their events that make the norm. Keys count several times in the vector, as often as the bound of events
 is a multiple of theirs, and users have less noise by that factor. Estimates of users and events follow as for the histogram.
@@ -46,7 +46,7 @@ def group_keys(noisy: NoisySums, metrics: Metrics, kept: ClipBound, total_stddev
         # Samples have their chance besides the noise: groups that were cut by it would be drawn to each other.
         chance = math.sqrt(noise**2 + float(np.maximum(counts, 0.0).mean()))
         group = cut_groups(counts, chance, total_stddev)
-    return Grouped(noisy.items, counts, noise, group, kinds=_times(kept))
+    return Grouped(noisy.items, counts, noise, group, kinds=_times(kept), cap=kept.cap)
 
 
 def cells(grouped: Grouped, metrics: Metrics) -> pa.Array:
@@ -57,7 +57,8 @@ def cells(grouped: Grouped, metrics: Metrics) -> pa.Array:
 def total_rows(pairs: Shard, grouped: Grouped, metrics: Metrics) -> Shard:
     """The totals of each user by cell, of its rows of grouped keys."""
     parts = [
-        group_rows(pairs, dataclasses.replace(grouped, cap=1 if kind == "users" else 0)) for kind in metrics.totals
+        group_rows(pairs, dataclasses.replace(grouped, cap=1) if kind == "users" else grouped)
+        for kind in metrics.totals
     ]
     first, size = parts[0], len(parts)
     item = np.stack([part.item * size + place for place, part in enumerate(parts)], axis=1).ravel()

@@ -64,6 +64,7 @@ class ClipBound(NamedTuple):
     totals_bound: int
     items: int = 0  # that are counted, which was public before
     users_bound: int = 0  # of the totals of users, where those of events have one of their own
+    cap: int = 0  # what counts on one item at all: the sums of an aggregate may see less of it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,8 +191,13 @@ class ClipChoice(TableChoice):
     def cap_exponents(self, table: Sequence[int]) -> list[Fraction]:
         """The exponents of the caps."""
         assert self.cap_budget is not None
-        losses = [Fraction(loss, PARTS) for loss in table[-1 - len(self.caps) : -1]]
+        first = len(self.candidates) + len(self.caps) * len(self.norms)
+        losses = [Fraction(loss, PARTS) for loss in table[first : first + len(self.caps)]]
         return em_exponents(losses, 1, self.cap_budget.epsilon_fraction)
+
+    def under(self, cap: int) -> tuple[ClipCandidate, ...]:
+        """The candidates that are left where this cap was drawn."""
+        return tuple(each for each in self.candidates if each.max_per_item == cap)
 
     def counts_exponents(
         self, table: Sequence[int], candidates: Sequence[ClipCandidate] | None = None
@@ -234,14 +240,14 @@ class ClipChoice(TableChoice):
         chosen, norm, place, candidates = NOT_ASKED, 0, 0, self.candidates
         if self.cap_budget is not None:
             place = select(self.cap_exponents(table), lanes)
-            candidates = tuple(each for each in candidates if each.max_per_item == self.caps[place])
+            candidates = self.under(self.caps[place])
         cap = self.caps[place]
         if candidates and table[-1] > 0:
             chosen = candidates[select(self.counts_exponents(table, candidates), lanes)]
             cap = chosen.max_per_item
         if self.norms:
             norm = self.norms[select(self.totals_exponents(table, place), lanes)]
-        return ClipBound(chosen.bound, cap, chosen.noise, norm, table[-1])
+        return ClipBound(chosen.bound, cap, chosen.noise, norm, table[-1], cap=self.caps[place])
 
     def ends(self) -> tuple[ClipBound, ClipBound]:
         """The smallest and the largest that can be chosen."""

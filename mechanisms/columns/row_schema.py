@@ -14,6 +14,7 @@ import pyarrow as pa
 from headcount.mechanisms.accounting.windows import USER, window_of
 from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES, Place, contribution_batch
 from headcount.mechanisms.columns.fields import CONVERT, Field, field_of
+from headcount.mechanisms.columns.flags import parse_carried
 from headcount.mechanisms.columns.key_column import KeyColumn, parse_columns
 from headcount.mechanisms.columns.keys import Keys
 from headcount.mechanisms.columns.nested import column_at, element_type, exploded, found_type, is_list
@@ -21,9 +22,7 @@ from headcount.mechanisms.columns.reading import reading
 from headcount.mechanisms.columns.times import UTC, check_zone
 from headcount.mechanisms.columns.value_ranges import (
     ValueRange,
-    is_number_type,
     is_text,
-    parse_range_or_auto,
     value_columns,
 )
 from headcount.mechanisms.errors import InputError, ParameterError
@@ -89,7 +88,7 @@ class RowSchema:
     @property
     def beside(self) -> tuple[str, ...]:
         """The columns besides those of user, key and count, which are all that a tuple has."""
-        return (*(() if self.time is None else (self.time,)), *(of.column for of in self.values))
+        return (*(() if self.time is None else (self.time,)), *(name for of in self.values for name in of.sources))
 
     @property
     def reading(self) -> str:
@@ -130,8 +129,7 @@ class RowSchema:
         if self.count in types and not pa.types.is_integer(types[self.count]):
             raise InputError(f"{where}column {self.count!r} is {types[self.count]}; counts are whole numbers")
         for of in self.values:
-            if not is_number_type(types.get(of.column, _STRING)):
-                raise InputError(f"{where}column {of.column!r} is {types[of.column]}; values must be numbers")
+            of.check_types(types, where)
         users = user_keys(self.user, self.window, types, self.time_zone, where)
         if self.explode in types:
             types[self.explode] = element_type(types[self.explode], self.explode)
@@ -207,8 +205,8 @@ def asked(
 ) -> RowSchema:
     """The schema of rows that these words ask for, with no types known yet."""
     window = window_column(protect, time)
-    ranges = tuple(parse_range_or_auto("values", of) if isinstance(of, str) else of for of in values)
     zone = check_zone(time_zone)
+    ranges = tuple(parse_carried("values", of, zone) if isinstance(of, str) else of for of in values)
     return RowSchema(user, parse_columns(item), count, drop_null, max_item_bytes, explode, zone, window, ranges)
 
 

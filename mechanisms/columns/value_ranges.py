@@ -15,7 +15,7 @@ from headcount.mechanisms.batches.contributions import Place
 from headcount.mechanisms.batches.shards import MISSING
 from headcount.mechanisms.checks import check_number
 from headcount.mechanisms.columns.decimals import decimal_floats
-from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.errors import InputError, ParameterError
 
 #: A value is a whole number of half ranges / 2**VALUE_BITS, counted from the middle of its range.
 VALUE_BITS = 20
@@ -56,6 +56,25 @@ class ValueRange:
     def largest(self) -> float:
         """The largest size of a value."""
         return max(abs(self.low), abs(self.high))
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The columns that it is made of."""
+        return (self.column,)
+
+    @property
+    def number_sources(self) -> tuple[str, ...]:
+        """Those of them that hold numbers, where a file has no types."""
+        return self.sources
+
+    def of_columns(self, columns: Mapping[str, pa.Array], place: Place | None = None) -> pa.Array:
+        """The values of rows, of their columns by name, as `fixed_point` makes them."""
+        return self.fixed_point(columns[self.column], place)
+
+    def check_types(self, types: Mapping[str, pa.DataType], where: str = "") -> None:
+        """Refuses a column that cannot hold values; one without a type may."""
+        if self.column in types and not is_number_type(types[self.column]):
+            raise InputError(f"{where}column {self.column!r} is {types[self.column]}; values must be numbers")
 
     def fixed_point(self, column: pa.Array, place: Place | None = None) -> pa.Array:
         """Numbers, cut to the range, as int64 from -2**VALUE_BITS at its low end to 2**VALUE_BITS at its high one.
@@ -121,7 +140,7 @@ def value_columns(
     ranges: Iterable[ValueRange], columns: Mapping[str, pa.Array], place: Place | None = None
 ) -> list[pa.Array]:
     """The values of a contribution batch, one for each of the ranges, of columns of numbers by their names."""
-    return [of.fixed_point(columns[of.column], place) for of in ranges]
+    return [of.of_columns(columns, place) for of in ranges]
 
 
 def is_number_type(kind: pa.DataType) -> bool:

@@ -261,6 +261,7 @@ def zcdp_account(
     precision: tuple[float, float, float] = tuning.HISTOGRAM_PRECISION,
     ranges: int = 0,
     users_too: bool = False,
+    capped: bool = False,
 ) -> Account:
     """The same for a promise of zCDP, in the Gaussian plan. All of its delta is for names; where there are none, it is what
     epsilon is stated for."""
@@ -269,12 +270,13 @@ def zcdp_account(
     budget = (zcdp if named else Zcdp(zcdp.rho)).to_budget(zcdp.delta)
     unit = tuning.ZCDP_CHOICE_UNIT * zcdp.rho**0.5
     limit, names, counts, totals, users, ends = _choices(unit, named, chosen, calibrated, ranges, users_too)
-    spent = _rho(_epsilons(limit, names, counts, totals, users, *ends))
+    cap = Budget(tuning.CAP_CHOICE_SHARE * unit) if capped else None
+    spent = _rho(_epsilons(limit, names, cap, counts, totals, users, *ends))
     # Beyond the rounding of all sums of these parts.
     mus = _precision((2 * (zcdp.rho - spent)) ** 0.5 * (1 - 1e-9), precision, named, calibrated)
     hiding = zcdp.delta * (1 - 1e-9) if named else 0.0
     parts = (budget, names, counts, totals, *mus, hiding, 0.0, 0.0, 0.0, ends, zcdp)
-    return Account(*parts, users_choice=users, names_limit=limit)
+    return Account(*parts, users_choice=users, names_limit=limit, cap_choice=cap)
 
 
 def _choices(

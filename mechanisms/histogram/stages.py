@@ -98,7 +98,7 @@ class StagePlan:
     def report_fields(self) -> Mapping[str, Any]:
         """What was chosen, as a part of a report."""
         named = {} if self.names is None else self.names.named.report_fields()["chosen"]
-        bounds = self.kept._replace(items=0)._asdict()  # whose number the rows tell
+        bounds = self.kept._replace(items=0, cap=0)._asdict()  # the rows tell their number, and max_per_item is the cap
         return {"chosen": named | {name: value for name, value in bounds.items() if value}}
 
 

@@ -1,4 +1,4 @@
-"""`headcount aggregate`: users, events, and sums, means, variances and quantiles of values by key, from files to an output."""
+"""`headcount aggregate`: users, events, shares of users, and sums, means, variances and quantiles of values by key."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from headcount.mechanisms.aggregate.measures import MOST_PER_ITEM
-from headcount.mechanisms.aggregate.metrics import OF_VALUES, Metrics
+from headcount.mechanisms.aggregate.metrics import Metrics
 from headcount.mechanisms.aggregate.release import AggregateMechanism, aggregate
 from headcount.mechanisms.bounding.steps import MAX_BOUND
 from headcount.mechanisms.errors import ParameterError
@@ -38,8 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     groups.add_input(parser)
     group = parser.add_argument_group("what to compute for each item, one or several")
     group.add_argument("--users", action="store_true", help="how many users have it")
-    group.add_argument("--events", action="store_true", help="how many rows it has")
-    for kind in OF_VALUES:
+    group.add_argument("--events", action="store_true", help="how many rows it has, at most --max-per-item of one user")
+    for kind in _WHAT:
         add(
             group,
             f"--{kind}",
@@ -51,6 +51,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help=f"{_WHAT[kind]}, which are cut to the public range LOW to HIGH; COLUMN:auto chooses a range from 0 on "
             "privately, and COLUMN:-auto:auto one with negative numbers; may be repeated",
         )
+    add(
+        group,
+        "--share",
+        python="of its users, the share with a row that meets a condition, with the name of its column, as "
+        '"bought=event=buy", or a list of several',
+        action="append",
+        metavar="NAME=CONDITION",
+        help="of its users, the share with a row that meets a condition, in a column of this name, such as bought=event=buy; "
+        "conditions are as in SQL: price > 5 and country in (de, fr); may be repeated",
+    )
+    add(
+        group,
+        "--ratio",
+        python="the sum of one column by the sum of another, with the name of its column and the public ranges that values are "
+        'cut to, as "ctr=clicks:0:10/views:0:50", or a list of several',
+        action="append",
+        metavar="NAME=COLUMN:LOW:HIGH/COLUMN:LOW:HIGH",
+        help="the sum of one column by the sum of another, whose values are cut to their public ranges, in a column of this "
+        "name, such as ctr=clicks:0:10/views:0:50; ranges are given as for --sum; may be repeated",
+    )
     group = groups.add_budget(parser, rho="")
     group.add_argument(
         "--max-items",
@@ -63,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-per-item",
         type=numbers.whole_number(most=MOST_PER_ITEM),
         metavar="c",
-        help=f"rows of one user that count at most on one item (up to {MOST_PER_ITEM}; default: chosen with --max-items)",
+        help=f"rows of one user that count at most on one item (up to {MOST_PER_ITEM}; default: chosen privately)",
     )
     group.add_argument(
         "--calibrate",
@@ -94,8 +114,8 @@ def _metrics(args: argparse.Namespace) -> Metrics:
     found = metrics(args)
     if found is None:
         raise ParameterError(
-            "there is nothing to compute: give one of --users, --events, --sum, --mean, --variance or --quantile, such as "
-            "--mean price:0:100"
+            "there is nothing to compute: give one of --users, --events, --sum, --mean, --variance, --quantile, --share or "
+            "--ratio, such as --mean price:0:100"
         )
     return found
 
@@ -135,7 +155,7 @@ def explain(args: argparse.Namespace, made: AggregateMechanism) -> str:
     return "\n".join([made.guarantee().description().rstrip(), "", *made.stages.expected_error_lines()])
 
 
-_CALL = """How many users and events each item has, and the sum, mean, variance and quantiles of values: all in one release.
+_CALL = """How many users and events each item has, shares of its users, and the sum, mean, variance and quantiles of values.
 
 Guarantee: user-level (epsilon, delta)-differential privacy under `relation`, or delta-approximate rho-zCDP, as the report
 of the result says in words.
@@ -146,8 +166,8 @@ of the result says in words.
 
 Parameters:
 The result has the columns of `item`, and for each metric its value (users, mean_price), and its noise_stddev, low and high
-(mean_price_low). A quantile is called p50_price, with p50_price_rank_stddev, low and high. Totals that are not calibrated
-are called bounded_users, bounded_events and bounded_sum_price.
+(mean_price_low). A share and a ratio have names of their own, a quantile is called p50_price, with p50_price_rank_stddev,
+low and high. Totals that are not calibrated are called bounded_users, bounded_events and bounded_sum_price.
 """
 
 COMMAND = JobCommand(

@@ -20,7 +20,8 @@ def metrics(args: argparse.Namespace) -> Metrics | None:
     from headcount.mechanisms.aggregate.metrics import COUNTS, OF_VALUES, Metric, Metrics, parse_metrics
 
     counts = [Metric(kind) for kind in COUNTS if getattr(args, kind)]
-    of_values = [each for kind in OF_VALUES for text in getattr(args, kind) or () for each in parse_metrics(kind, text)]
+    asked = [(kind, text) for kind in OF_VALUES for text in getattr(args, kind) or ()]
+    of_values = [each for kind, text in asked for each in parse_metrics(kind, text, args.time_zone)]
     return Metrics.of([*counts, *of_values]) if counts or of_values else None
 
 

@@ -54,8 +54,8 @@ def columns(args: argparse.Namespace) -> Columns:
     """The columns that the flags of `add_input` name."""
     from headcount.pipelines.sources.columns import columns_of  # which needs Arrow, as flags do not
 
-    carried = [of.column for of in values(args)]
-    return columns_of(args.user, args.item, args.count, args.explode, args.time_zone, window(args), carried)
+    given = (args.user, args.item, args.count, args.explode, args.time_zone, window(args))
+    return columns_of(*given, values(args))
 
 
 def settle_levels(args: argparse.Namespace) -> None:

@@ -113,7 +113,11 @@ def much_left_out(report: Mapping[str, Any]) -> list[str]:
 
 def counted(report: Mapping[str, Any]) -> list[str]:
     """What an estimate of the rows is of, and how much of one user it counts at most."""
-    return [f"count is {report['columns']['count']}"] if has_intervals(report["columns"]) else []
+    columns = report["columns"]
+    if has_intervals(columns):
+        return [f"count is {columns['count']}"]
+    of_rows = [each for each in columns if each == "events" or each.startswith("sum_")]
+    return [f"{each} is {columns[each]}" for each in of_rows if has_intervals(columns, f"{each}_")]
 
 
 def missing(report: Mapping[str, Any]) -> list[str]:

@@ -69,7 +69,7 @@ def meanings(
 ) -> dict[str, str]:
     """{column: what it means} of rows with these columns, in their order; those that only a program reads are left out. `keys`
     are what the columns of the key mean, and `report` is that of the rows: what is counted, and how much of one user."""
-    known = {**_ANY, **_metric_meanings(columns), **keys}
+    known = {**_ANY, **_metric_meanings(columns, report), **keys}
     for column in columns:
         known |= _BESIDE.get(column, {})
     if report.get("command") == "histogram" and "details" in report:
@@ -119,17 +119,22 @@ def _of_node(of: str, cap: int | None, home: bool) -> str:
     )
 
 
-# Metrics of keys, by how their columns begin.
+# Metrics of keys, by how their columns begin; `count` stands for how many rows of one user on one item count.
 _METRICS = {
     "users": "an estimate of the true number of users",
-    "events": "an estimate of the true number of events",
+    "events": "an estimate of the number of events, of which {count} count",
     "bounded_users": "the users that were left after limiting on how many items each counts, with noise",
     "bounded_events": "the events that were left after limiting how much each user counts, with noise",
-    "sum_": "an estimate of the true sum of the values, each cut to its range",
+    "sum_": "an estimate of the sum of the values, each cut to its range, of the rows that count, {count}",
     "bounded_sum_": "the sum of the values that were left after limiting how much each user counts, with noise",
     "mean_": "the mean of the values, each cut to its range, of a sample of each user's rows",
     "variance_": "the variance of the values, each cut to its range, of a sample of each user's rows",
 }
+_SHARE = "of the users of the item, the share with a row that meets the condition {condition}, of a sample of each user's items"
+_RATIO = (
+    "the sum of one column by the sum of another, {sums}, each value cut to its range, of a sample of each user's rows; its "
+    "range is null where the second sum may be 0"
+)
 _ENDS_OF_TOTALS = {"low": f"the lower end of its range, {_OFF}", "high": f"the upper end of its range, {_OFF}"}
 _QUANTILE = (
     "the value that as many of the rows as its name says (p90: 90 %) do not exceed, each cut to its range, of a sample of each "
@@ -161,18 +166,30 @@ def total_metrics(columns: Collection[str]) -> list[str]:
     return [name for name in names if name in columns and is_metric(name, columns)]
 
 
-def _metric_meanings(columns: Sequence[str]) -> dict[str, str]:
+def _metric_meanings(columns: Sequence[str], report: Mapping[str, Any]) -> dict[str, str]:
     found: dict[str, str] = {}
+    details = report.get("details", {})
+    parameters, cap = details.get("parameters", {}), details.get("chosen", {}).get("max_per_item")
+    shares, ratios = (_named(parameters.get(kind)) for kind in ("share", "ratio"))
+    count = f"{'a limited number' if cap is None else f'at most {cap:,}'} of one user on one item"
     for column in columns:
         if is_quantile(column, columns):
             found |= {column: _QUANTILE}
             found |= {f"{column}_{part}": words for part, words in _OF_QUANTILES.items()}
         elif is_metric(column, columns):
             names = [begin for begin in _METRICS if column == begin or (begin[-1] == "_" and column.startswith(begin))]
-            found |= {column: _METRICS[names[-1]]} if names else {}
+            found |= {column: _METRICS[names[-1]].format(count=count)} if names else {}
+            found |= {column: _SHARE.format(condition=shares[column])} if column in shares else {}
+            found |= {column: _RATIO.format(sums=ratios[column])} if column in ratios else {}
             ends = _ENDS_OF_TOTALS if column.startswith(("users", "events", "sum_")) else {}
             found |= {f"{column}_{part}": (_ANY | ends)[part] for part in ("noise_stddev", "low", "high")}
     return found
+
+
+def _named(given: str | Sequence[str] | None) -> dict[str, str]:
+    """{name: what it is} of the shares or ratios that were asked for, as texts like bought=event=buy."""
+    texts = [given] if isinstance(given, str) else given or ()
+    return {name.strip(): what.strip() for name, _, what in (text.partition("=") for text in texts)}
 
 
 def key_meanings(keys: Keys) -> tuple[tuple[str, str], ...]:

@@ -14,7 +14,7 @@ from headcount.mechanisms.columns.fields import field_of
 from headcount.mechanisms.columns.key_column import KeyColumn, parse_columns
 from headcount.mechanisms.columns.keys import Keys, resolve
 from headcount.mechanisms.columns.times import UTC, check_zone, is_time
-from headcount.mechanisms.columns.value_ranges import is_number_type
+from headcount.mechanisms.columns.value_ranges import ValueRange
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.sampled.axis import Axis, is_value_type, leaf_column
 from headcount.mechanisms.sampled.leaves import Leaves
@@ -48,8 +48,8 @@ class Columns:
 
     A job that needs no users, no keys or no counts leaves them out; `values` are in place of keys. A row counts for each
     element of the list in its column `explode`, which must be one of the keys'. `zone` is the time zone of the keys' units.
-    `window` is the column of the times by which users are protected, if they are by windows. `carried` are columns of numbers
-    that rows carry to what is made of them by key.
+    `window` is the column of the times by which users are protected, if they are by windows. `carried` are values that rows
+    carry to what is made of them by key: columns of numbers, and those of conditions.
     """
 
     user: str | None
@@ -59,7 +59,7 @@ class Columns:
     zone: str = UTC
     values: ValueColumn | None = None
     window: KeyColumn | None = None
-    carried: tuple[str, ...] = ()
+    carried: tuple[ValueRange, ...] = ()
 
     def __post_init__(self) -> None:
         for name in self.names:
@@ -89,8 +89,13 @@ class Columns:
     @property
     def names(self) -> tuple[str, ...]:
         """All columns, each once."""
-        named = (self.user, *self.held, self.count, *self.carried)
+        named = (self.user, *self.held, self.count, *(name for of in self.carried for name in of.sources))
         return tuple(dict.fromkeys(name for name in named if name is not None))
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """The columns of numbers that are carried, and those that conditions compare with numbers."""
+        return tuple(dict.fromkeys(name for of in self.carried for name in of.number_sources))
 
     def stored(self, path: str) -> tuple[str, ...]:
         """Those that a file itself holds: the others are in the names of its folders."""
@@ -105,11 +110,11 @@ def columns_of(
     explode: str | None = None,
     zone: str = UTC,
     window: KeyColumn | None = None,
-    carried: Iterable[str] = (),
+    carried: Iterable[ValueRange] = (),
 ) -> Columns:
     """The columns that texts ask for, as in `mechanisms.columns.key_column`."""
-    keys, numbers = () if item is None else parse_columns(item), tuple(dict.fromkeys(carried))
-    return Columns(user, keys, count, explode, zone, window=window, carried=numbers)
+    keys = () if item is None else parse_columns(item)
+    return Columns(user, keys, count, explode, zone, window=window, carried=tuple(carried))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,9 +162,8 @@ def found_types(path: str, columns: Columns, schema: pa.Schema, decoded: int = 0
         types[columns.values.name] = pa.int64()  # once they are leaves
     elif columns.keys:
         _keys(path, columns, types)
-    for name in columns.carried:
-        if not is_number_type(types[name]):
-            raise InputError(f"{path}: column {name!r} is {_word(types[name])}; values must be numbers")
+    for of in columns.carried:
+        of.check_types({name: types[name] for name in of.sources}, f"{path}: ")
     if columns.window is not None:
         field_of(columns.window, types[columns.window.source], f"{path}: ", columns.zone)
     if columns.count is not None and not pa.types.is_integer(types[columns.count]):
@@ -199,7 +203,7 @@ def check_agreement(path: str, columns: Columns, found: ColumnTypes, expected: C
     for name in columns.names:
         here, there = (each.schema.field(name).type for each in (found, expected))
         asked = [key for key in columns.made if key.source == name]
-        made = (bool(asked) or name in columns.carried) and all(key.unit or key.edges for key in asked)
+        made = (bool(asked) or name in columns.numbers) and all(key.unit or key.edges for key in asked)
         if not _agree(_plain(here), _plain(there), exact=not made):
             raise InputError(
                 f"{path}: column {name!r} is {_word(here)}, but {_word(there)} in {expected.file}; "

@@ -93,13 +93,16 @@ def _kinds(columns: Columns, user: pa.DataType) -> dict[str, pa.DataType]:
         kinds[name] = pa.list_(kind) if name == columns.explode else kind
     if columns.count is not None:
         kinds[columns.count] = pa.int64()
-    return dict.fromkeys(columns.carried, pa.float64()) | kinds
+    beside = dict.fromkeys(columns.numbers, pa.float64())
+    return dict.fromkeys(columns.names, pa.string()) | beside | kinds
 
 
 def _as_texts(columns: Columns) -> frozenset[str]:
-    """The columns of keys that are taken as they are: whole numbers, true and false are texts there."""
+    """The columns of keys that are taken as they are, and of conditions: whole numbers, true and false are texts there."""
     made = [key.source for key in columns.made if key.unit or key.edges]
-    return frozenset(key.source for key in columns.keys if key.source not in made)
+    taken = {key.source for key in columns.keys if key.source not in made}
+    others = {name for of in columns.carried for name in of.sources} - {*columns.numbers, *columns.held, columns.count}
+    return frozenset(taken | others - {columns.user})
 
 
 def read(path: str, columns: Columns, expected: ColumnTypes) -> Iterator[pa.RecordBatch]:
@@ -290,7 +293,7 @@ def _hint(columns: Columns, name: str) -> str:
         return ", as counts are"
     if columns.values is not None and name == columns.values.name:
         return ", as --lo and --hi are"
-    if name in columns.carried:
+    if name in columns.numbers:
         return ", as values are"
     return f": ask for texts and whole numbers as {name}, for numbers in bins as {name}:0,18,30,65"
 

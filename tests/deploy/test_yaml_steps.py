@@ -29,6 +29,12 @@ COUNTS = {"item", "bounded_count", "noise_stddev", "low", "high"}
 ESTIMATES = COUNTS | {"count"}
 
 
+def test_dates_in_a_condition_are_of_the_time_zone_of_the_step():
+    config = {"epsilon": 1, "delta": "1e-6", "metrics": ["share:new=day>2026-11-01"], "time_zone": "Europe/Berlin"}
+    (flag,) = yaml_provider.Aggregate(**config)._make(None).mechanism.metrics.values
+    assert flag.condition.zone == "Europe/Berlin"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "config", "columns"),

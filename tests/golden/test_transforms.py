@@ -36,6 +36,8 @@ TRANSFORMS: dict[str, Callable[[dict[str, Any]], beam.PTransform]] = {
         _BUDGET, _OF_NUMBERS, domain=_DOMAIN, max_items=4, max_per_item=3, calibrate="none", **release
     ),
     "Aggregate, quantiles": lambda release: t.Aggregate(_BUDGET, ["users", "quantile:0.25,0.5:number:0:20"], **release),
+    "Aggregate, shares": lambda release: t.Aggregate(_BUDGET, ["users", "share:many=number>3"], **release),
+    "Aggregate, ratios": lambda release: t.Aggregate(_BUDGET, ["ratio:r=number:0:9/number:auto"], **release),
     "ChooseBound": lambda release: t.ChooseBound(t.Budget(0.1), t.Budget(0.9, 1e-6), **release),
     "Total": lambda release: t.Total(t.Budget(1), **release),
     "Total, one of a domain": lambda release: t.Total(t.Budget(1), of="events", domain=_DOMAIN, bound=4, **release),

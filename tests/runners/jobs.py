@@ -48,6 +48,8 @@ JOBS = {
     "metrics by country, not calibrated": "aggregate --epsilon 2 --delta 1e-6 --item country --events --sum number:-9:9 "
     "--calibrate none",
     "metrics with quantiles": "aggregate --epsilon 2 --delta 1e-6 --events --mean number:0:20 --quantile 0.5,0.9:number:0:20",
+    "shares of users": "aggregate --epsilon 2 --delta 1e-6 --users --share many=number>3 --share here=country=de",
+    "ratios of sums": "aggregate --epsilon 2 --delta 1e-6 --events --ratio half=number:0:10/number:0:20",
     "metrics in chosen ranges, zCDP": "aggregate --rho 0.5 --delta 1e-6 --users --sum number:auto --mean number:-auto:auto",
     "metrics by country, all days": "aggregate --epsilon 2 --delta 1e-6 --item country --item seen:day --users --events "
     "--mean number:0:20 --domain seen_day=2026-09-20..2026-09-29",

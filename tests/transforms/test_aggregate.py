@@ -9,12 +9,15 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pytest
+from apache_beam.typehints.schemas import typing_to_runner_api
 
 from headcount.mechanisms.aggregate.metrics import Metrics
 from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.columns.keys import Keys
 from headcount.mechanisms.columns.value_ranges import value_columns
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.transforms import Aggregate, Budget, Contributions, Zcdp
+from headcount.transforms.aggregate.release import ToMetricRows
 
 BUDGET = Budget(5, 1e-4)
 ASKED = ["users", "events", *(f"{kind}:price:0:100" for kind in ("sum", "mean", "variance", "quantile:0.9,0.5"))]
@@ -102,6 +105,12 @@ def test_rows_have_the_key_columns_and_all_metrics(make_release, collect):
     means = {row.shop: row.mean_cost for row in found}
     truth = np.mean([row["cost"] for row in rows if row["shop"] == "i0"])
     assert means["i0"] == pytest.approx(truth, rel=0.1)
+
+
+def test_ends_that_may_not_be_there_are_numbers_to_beam():
+    rows = ToMetricRows(Keys.plain(str), ["r", "r_low"], frozenset({"r_low"}))
+    kinds = {name: typing_to_runner_api(kind) for name, kind in rows._fields}
+    assert kinds["r_low"].atomic_type == kinds["r"].atomic_type and kinds["r_low"].nullable and not kinds["r"].nullable
 
 
 def test_values_for_a_choice_are_no_others():

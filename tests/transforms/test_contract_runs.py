@@ -177,6 +177,14 @@ TABLE = {
     "Aggregate": Line(
         lambda **g: Aggregate(BUDGET, ["users", "mean:value:0:10", "sum:value:0:10"], **g), aggregated, decides=True
     ),
+    "Aggregate, ratios": Line(
+        lambda **g: Aggregate(BUDGET, ["ratio:r=value:0:5/value:0:10"], **g), aggregated, decides=True
+    ),
+    "Aggregate, shares": Line(
+        lambda **g: Aggregate(BUDGET, ["share:many=value>3", "share:some=value in (1, 2)"], **g),
+        aggregated,
+        decides=True,
+    ),
     "Aggregate, domain": Line(
         lambda **g: Aggregate(
             BUDGET, ["events", "variance:value:-5:10", "quantile:0.5:value:0:10"], domain=ITEMS[g["item_type"]], **g

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Optional
 
 import apache_beam as beam
 import numpy as np
@@ -29,9 +29,9 @@ from headcount.mechanisms.batches.shards import Shard, no_users
 from headcount.mechanisms.batches.value_rows import ValueShard, gather_values, pack_values, unpack_values
 from headcount.mechanisms.bound_choice.clip_choice import ClipBound
 from headcount.mechanisms.choice.run import encode_table
+from headcount.mechanisms.columns.flags import carried_text
 from headcount.mechanisms.columns.keys import ITEM, Keys
 from headcount.mechanisms.columns.partly_public import PartlyPublic
-from headcount.mechanisms.columns.value_ranges import AutoRange
 from headcount.mechanisms.counting.released import by_file, sorted_counts
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.estimates import Grouped
@@ -56,31 +56,33 @@ from headcount.transforms.partitions import NamedItems
 
 
 class Aggregate(PrivateTransform):
-    """How many users and events each key has, and the sum, mean, variance and quantiles of values: all in one release.
+    """How many users and events each key has, shares of its users, and the sum, mean, variance and quantiles of values.
 
     Guarantee: user-level (epsilon, delta)-differential privacy under `relation`, or for a `Zcdp(rho, delta)` delta-approximate
     rho-zCDP. Keys that come from the data are named first,
-    and those that few users have stay hidden. Then at most `max_items` named keys of each user count, with at most
+    and those that few users have stay hidden. Then sums see at most `max_items` named keys of each user, with at most
     `max_per_item` rows on each, and values within their ranges. All metrics share one calibration of Gaussian noise.
 
     The result is `beam.Row`s: the key (`item`, or the key columns), and for each metric its value, `..._noise_stddev`,
-    `..._low` and `..._high`, which hold 95 % of the noise. Users, events and sums are estimates of the true totals, as noisy
-    totals of groups of keys tell how much the bounds have left out. Means, variances and quantiles are of a uniform sample of
-    each user's rows. The median of price is `p50_price`, with `p50_price_rank_stddev` for the noise of its rank, in shares of
-    rows. Sums of a range with negative numbers are not calibrated, and are called `bounded_sum_...`; so are all totals with
-    `calibrate="none"`. Rows with fields for the values go in, or `Contributions(values=...)` of the same ranges.
-    `with_decision()` gives what was chosen beside.
+    `..._low` and `..._high`, which hold 95 % of the noise. Users, events and sums are estimates of the totals, of at most
+    `max_per_item` rows of one user on one key, as noisy totals of groups of keys tell how much was left out. Means,
+    variances and quantiles are of a uniform sample of each user's rows. The median of price is `p50_price`, with
+    `p50_price_rank_stddev` for the noise of its rank, in shares of rows. Sums of a range with negative numbers are not
+    calibrated, and are called `bounded_sum_...`; so are all totals with `calibrate="none"`. Rows with fields for the values
+    go in, or `Contributions(values=...)` of the same ranges. `with_decision()` gives what was chosen beside.
 
     Parameters:
         budget: what all of it may cost, as a `Budget` or a `Zcdp`; it needs a delta.
         metrics: what is asked of each key: "users", "events", "sum:price:0:100", "mean:price:0:100", "variance:price:0:100",
-            "quantile:0.5,0.9:price:0:100".
+            "quantile:0.5,0.9:price:0:100", "share:bought=event=buy", "ratio:ctr=clicks:0:10/views:0:50".
             Values beyond a range count as its ends. It must be public: known without a look at the data. "sum:price:auto"
             chooses a range from 0 on privately, and "sum:price:-auto:auto" one with negative numbers.
+            A share is that of the key's users with a row that meets a condition, in a column of its name. Dates and times in it
+            are UTC's. A ratio is that of two sums; where the second may be 0, its ends are None.
         domain: the keys, if they are public: then all of them are released, and nothing is spent on names (default: None); or
             ranges and lists of some key columns, as for `Histogram`.
         max_items: the keys of one user that count (default: "auto", chosen privately).
-        max_per_item: the rows of one user on one key that count, up to 1000 (default: None, chosen with `max_items`).
+        max_per_item: the rows of one user on one key that count, up to 1000 (default: None, chosen privately).
         calibrate: "totals" (default), or "none" to spend nothing on them.
         relation, release, item_type, shards, output_files: as for `Histogram`.
     """
@@ -124,9 +126,7 @@ class Aggregate(PrivateTransform):
         if not is_contributions(rows):
             rows = rows | "Contributions" >> Contributions(values=values)
         if rows.element_type.values != values:
-            texts = ", ".join(
-                repr(of.text() if isinstance(of, AutoRange) else f"{of.column}:{of.low:g}:{of.high:g}") for of in values
-            )
+            texts = ", ".join(repr(carried_text(of)) for of in values)
             raise ParameterError(
                 f"the metrics are of other values than rows carry: give Contributions(values=[{texts}])"
             )
@@ -139,7 +139,7 @@ class Aggregate(PrivateTransform):
             rows = rows | "OnlyDomain" >> OnlyDomain(m.domain)
         files = self._output_files or item_shards(self._shards)
         made = aggregated(rows, m, release, self._shards, files)
-        to_rows = ToMetricRows(self._keys, m.columns)  # refuses a column that is there twice
+        to_rows = ToMetricRows(self._keys, m.columns, m.open_columns)  # refuses a column that is there twice
         shown = self._with_key_columns(made.counts)
         return self._result(shown if self._output_files is not None else shown | "ToRows" >> to_rows, made.decision)
 
@@ -295,16 +295,19 @@ def _every_cell(grouped: Grouped, metrics: Metrics) -> tuple[int, pa.RecordBatch
     return 0, pa.RecordBatch.from_pydict({"item": cells(grouped, metrics)})
 
 
+_NULLABLE = Optional[float]  # noqa: UP045 - `float | None` is no number to Beam's schemas
+
+
 class ToMetricRows(beam.PTransform):
     """(file, record batch with the key columns) -> rows with the key columns and the numbers of all metrics."""
 
-    def __init__(self, keys: Keys, numbers: Sequence[str]) -> None:
+    def __init__(self, keys: Keys, numbers: Sequence[str], nullable: frozenset[str] = frozenset()) -> None:
         super().__init__()
         named, fields = [ITEM], [(ITEM, keys.item_type)]
         if is_named_by_columns(keys):
             named, fields = list(keys.names), field_types(keys, numbers)
         self._columns = [*named, *numbers]
-        self._fields = [*fields, *((name, float) for name in numbers)]
+        self._fields = [*fields, *((name, _NULLABLE if name in nullable else float) for name in numbers)]
 
     def expand(self, batches: beam.PCollection) -> beam.PCollection:
         names = [name for name, _ in self._fields]

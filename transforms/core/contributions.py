@@ -117,7 +117,7 @@ class Contributions(beam.PTransform):
             it promises to each such unit (`transform.guarantee().per("user-day")`).
         time: the column of times or dates that windows come from; never the clock (default: None).
         values: columns of numbers that rows carry, with the public ranges that these are cut to, for `Aggregate`: texts like
-            "price:0:100" (default: none).
+            "price:0:100" (default: none). "share:bought=event=buy" is whether a row meets a condition.
         schema: an Arrow schema with the columns that are named (default: None).
     """
 
@@ -188,7 +188,7 @@ class _ToBatches(beam.DoFn):
         self._keys: list[tuple[Any, ...]] = []
         self._counts: list[Any] = []
         self._times: list[Any] = []
-        self._carried: dict[str, list[Any]] = {of.column: [] for of in self._row_schema.values}
+        self._carried: dict[str, list[Any]] = {name: [] for of in self._row_schema.values for name in of.sources}
 
     def process(self, element: Any) -> Iterable[pa.RecordBatch]:
         kind = _kind(element)

@@ -39,7 +39,7 @@ def test_users_of_very_many_events_do_not_spoil_the_numbers_of_users(make_releas
     key = np.concatenate([random.choice(10, 3, replace=False) for _ in range(4000)])
     count = np.where(user < 400, 2000, random.integers(1, 4, len(user)))
     batch = contribution_batch(pa.array(user), pa.array([f"k{each}" for each in key]), pa.array(count))
-    made = aggregate(Budget(1, 1e-8), [Metric("users"), Metric("events")])
+    made = aggregate(Budget(1, 1e-8), [Metric("users"), Metric("events")], max_per_item=1000)
     true = np.bincount(key, minlength=10)
     for number in range(3):
         rows, told = made.run_decided([batch], make_release(f"heavy-{number}"))
@@ -58,7 +58,7 @@ def test_totals_of_users_alone_are_bounded_by_keys_whatever_is_asked_beside(besi
     shard = one_shard([contribution_batch(pa.array(["u", "u"]), pa.array(["a", "b"]), pa.array([5000, 5000]))])
     table = choice.user_table(shard)[len(choice.candidates) :]
     assert dict(zip(choice.norms, table, strict=False))[1] == 1 and sum(table[1 : len(choice.norms)]) == 0
-    events = aggregate(Budget(1, 1e-8), ["events", *beside]).stages.choice
+    events = aggregate(Budget(1, 1e-8), ["events", *beside], max_per_item=1000).stages.choice
     assert sum(events.user_table(shard)[len(events.candidates) :][: len(events.norms)]) > 30
 
 

@@ -127,6 +127,112 @@ def test_with_a_huge_epsilon_every_type_and_relation_gives_the_exact_metrics(kin
             assert np.asarray(found[name]) == pytest.approx(np.array(values), rel=2e-3), name
 
 
+CONDITIONS = {
+    "cheap": "price < 20",
+    "of_a_few": "user in (u1, u2, u3, u30)",
+    "mixed": "price >= 100 or not (shop = s1 and price > -5)",
+    "unknown": "price is null",
+}
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+def test_with_a_huge_epsilon_shares_are_those_of_sql(relation):
+    """Of the users of a shop, those with a row for which the condition is true, with nulls as in SQL: against DuckDB."""
+    rows = table(pa.float64())
+    price = [None if k % 7 == 0 else value for k, value in enumerate(rows["price"].to_pylist())]
+    rows = rows.set_column(2, "price", pa.array(price))
+    flags = ", ".join(f"coalesce(bool_or({text}), false) {name}" for name, text in CONDITIONS.items())
+    shares = ", ".join(f"avg({name}::int) {name}" for name in CONDITIONS)
+    quoted = flags.replace("(u1, u2, u3, u30)", "('u1', 'u2', 'u3', 'u30')").replace("= s1", "= 's1'")
+    with duckdb.connect() as connection:
+        connection.register("rows", rows)
+        sql = f"select shop, {shares} from (select shop, user, {quoted} from rows group by all) group by shop order by shop"
+        exact = connection.sql(sql).to_arrow_table().to_pydict()
+    for more in ({}, {"events": True, "max_per_item": 2}):
+        found = headcount.aggregate(
+            rows, user="user", item="shop", domain=["s0", "s1", "s2"], share=[f"{k}={v}" for k, v in CONDITIONS.items()],
+            epsilon=1e9, delta=1e-3, max_items=3, calibrate="none", relation=relation, **more,
+        ).table  # fmt: skip
+        for name in CONDITIONS:
+            assert np.asarray(found[name]) == pytest.approx(np.array(exact[name]), abs=1e-3), name
+            assert (np.asarray(found[f"{name}_high"]) - np.asarray(found[f"{name}_low"])).max() < 1e-3
+
+
+@pytest.mark.parametrize("ranges", [("-10:120", "0:50"), ("-100:100", "-20:20")])
+def test_with_a_huge_epsilon_ratios_are_those_of_sums(ranges):
+    """Against DuckDB, with values that are missing in either column, and ranges with and without a middle of 0."""
+    rows = table(pa.float64())
+    paid = [None if k % 7 == 0 else value for k, value in enumerate(rows["price"].to_pylist())]
+    weight = [None if k % 5 == 0 else float(k % 45) for k in range(rows.num_rows)]
+    rows = rows.append_column("paid", pa.array(paid)).append_column("weight/kg", pa.array(weight))
+    ends = [each.split(":") for each in ranges]
+    cut = [
+        f'sum(greatest({low}, least({high}, "{name}"))) filter (where "{name}" is not null)'
+        for name, (low, high) in zip(("paid", "weight/kg"), ends, strict=True)
+    ]
+    with duckdb.connect() as connection:
+        connection.register("rows", rows)
+        exact = connection.sql(f"select {' / '.join(cut)} r from rows group by shop order by shop").fetchall()
+    found = headcount.aggregate(
+        rows, user="user", item="shop", domain=["s0", "s1", "s2"], ratio=f"each=paid:{ranges[0]}/weight/kg:{ranges[1]}",
+        epsilon=1e9, delta=1e-3, max_items=3, max_per_item=50, calibrate="none",
+    ).table  # fmt: skip
+    assert np.asarray(found["each"]) == pytest.approx(np.array(exact)[:, 0], rel=1e-3)
+
+
+def test_a_ratio_by_what_may_be_nothing_has_no_ends(tmp_path, capsys):
+    """At epsilon 1, with three users on one of the keys: in rows, the report, the terminal and the page."""
+    write_fixed_key(tmp_path / "key")
+    (tmp_path / "domain.txt").write_text("few\nmany\n")
+    rows = pa.table(
+        {
+            "user": [f"u{n}" for n in range(3003)],
+            "shop": ["many"] * 3000 + ["few"] * 3,
+            "price": [float(n % 10) for n in range(3003)],
+            "cost": [float(n % 5) for n in range(3003)],
+        }
+    )
+    pq.write_table(rows, tmp_path / "events.parquet")
+    flags = ["--input", str(tmp_path / "events.parquet"), "--user", "user", "--item", "shop"]
+    flags += ["--domain", str(tmp_path / "domain.txt"), "--key-file", str(tmp_path / "key")]
+    flags += ["--ratio", "margin=price:0:10/cost:0:5", "--epsilon", "1", "--delta", "1e-6"]
+    assert main(["aggregate", *flags, "--release-id", "r1", "--output", str(tmp_path / "out")]) == 0
+    found = {row["shop"]: row for row in pq.read_table(*(tmp_path / "out").glob("*.parquet")).to_pylist()}
+    assert found["few"]["margin_low"] is None and found["few"]["margin_high"] is None
+    assert (
+        found["many"]["margin_low"] < 2.25 < found["many"]["margin_high"]
+        and 0 < found["many"]["margin_noise_stddev"] < 0.2
+    )
+    assert "unknown to unknown" in capsys.readouterr().out
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert "price:0:10/cost:0:5" in report["columns"]["margin"] and set(report["columns"]) == set(found["few"])
+    assert "null where the second sum may be 0" in (tmp_path / "out" / "report.html").read_text()
+
+
+@pytest.mark.parametrize("format", ["csv", "jsonl", "avro"])
+def test_shares_of_files_of_every_kind_and_what_the_report_says(format, tmp_path, capsys):
+    rows = table(pa.float64())
+    write_fixed_key(tmp_path / "key")
+    flags = ["--user", "user", "--item", "shop", "--users", "--share", "cheap=price < 20", "--share", "first=user=u1"]
+    files = ["--input", write(rows, tmp_path, format), "--key-file", str(tmp_path / "key"), "--release-id", "r1"]
+    (tmp_path / "domain.txt").write_text("s0\ns1\ns2\n")
+    budget = ["--epsilon", "1e9", "--delta", "1e-3", "--max-items", "3", "--domain", str(tmp_path / "domain.txt")]
+    budget += ["--calibrate", "none"]
+    assert main(["aggregate", *files, *flags, *budget, "--output", str(tmp_path / "out")]) == 0
+    found = pq.read_table(*(tmp_path / "out").glob("*.parquet"))
+    exact = rows.to_pandas().assign(cheap=lambda frame: frame.price < 20, first=lambda frame: frame.user == "u1")
+    exact = exact.groupby(["shop", "user"])[["cheap", "first"]].any().groupby("shop").mean()
+    for name in ("cheap", "first"):
+        assert np.asarray(found[name]) == pytest.approx(np.array(exact[name]), abs=1e-3), name
+    said = json.loads((tmp_path / "out" / "report.json").read_text())["columns"]
+    assert said["cheap"].startswith(
+        "of the users of the item, the share with a row that meets the condition price < 20"
+    )
+    assert set(said) == set(found.column_names)
+    assert "bounded_users, cheap and first by shop: 3 items came out" in capsys.readouterr().out
+    assert "the condition price &lt; 20" in (tmp_path / "out" / "report.html").read_text()
+
+
 def test_what_is_no_number_is_no_value():
     """Booleans are refused, not taken for 0 and 1 without a word."""
     rows = {"user": ["a", "b"], "shop": ["x", "x"], "price": [True, False]}
@@ -175,6 +281,16 @@ def test_ranges_are_chosen_and_the_report_has_them(tmp_path, capsys):
         (["--quantile", "0.5,1:price:0:1"], "--quantile must be a number between 0 and 1, got 1.0"),
         (["--quantile", "0.5:price:0:1", "--quantile", "0.5:price:0:2"], "'p50_price' is asked for more than once"),
         (["--users", "--max-per-item", "2"], "says nothing of users"),
+        (["--ratio", "r=price:0:1"], "two columns with the ranges of their values, such as ctr=clicks:0:10/views:0:50"),
+        (["--ratio", "r=price:0:1/price:0:1"], "'r' is of a range and itself"),
+        (["--ratio", "sum_x=price:0:1/price:0:2"], "'sum_x' has a name that other metrics have"),
+        (["--share", "event=buy"], "--share 'buy': at its end: after the column 'buy' a comparison is needed"),
+        (["--share", "bought"], "a name of letters, digits and underscores, and a condition, such as bought=event=buy"),
+        (["--share", "mean_x=price>1"], "'mean_x' has a name that other metrics have"),
+        (["--share", "a=price>1", "--share", "a=price>2"], "'a' is asked for more than once"),
+        (["--share", "shop=price>1"], "'shop' has the name of another column of the result"),
+        (["--share", "a=prise>1"], "no column 'prise', did you mean 'price'?"),
+        (["--share", "a=price>cheap"], "column 'price' is double"),
         (["--users", "--delta", "0"], "--delta must be positive"),
         (["--mean", "user:0:1"], "is not a decimal number"),
         (["--mean", "prise:0:1"], "no column 'prise', did you mean 'price'?"),

@@ -104,6 +104,22 @@ def test_of_several_metrics_only_totals_have_more_than_the_noise():
     assert "with ranges:" in summarize(found | {"columns": {name: columns.get(name, "") for name in found["columns"]}})
 
 
+def test_events_and_sums_of_an_aggregate_say_how_many_rows_of_one_user_count():
+    names = ["events", "sum_price", "mean_price"]
+    columns = ["country", *(f"{name}{part}" for name in names for part in ("", *PARTS))]
+    made = meanings(columns, {}, {"command": "aggregate", "details": {"chosen": {"max_per_item": 1000}}})
+    said = {
+        "events": "an estimate of the number of events, of which at most 1,000 of one user on one item count",
+        "sum_price": "an estimate of the sum of the values, each cut to its range, of the rows that count, at most 1,000 of "
+        "one user on one item",
+    }
+    assert {name: made[name] for name in said} == said
+    lines = summarize(metrics(*names) | {"columns": made}).splitlines()
+    assert [f"{name} is {words}" for name, words in said.items()] == [
+        line for line in lines if " is an estimate" in line
+    ]
+
+
 def test_much_that_was_left_out_is_told_above_the_numbers():
     made = report([row("tea", 50.0)], share_left_out=0.413)
     lines = summarize(made).splitlines()

@@ -132,7 +132,7 @@ def test_losses_have_a_draw_for_every_range(budget, domain):
     """By an independent sum of what is drawn; a draw that is forgotten makes it less."""
     made = aggregate(budget, AUTO, domain=domain)
     account, losses = made.stages.account, made.guarantee().losses
-    draws = [*account.naming_choices, account.counts_choice, account.totals_choice]
+    draws = [*account.naming_choices, account.cap_choice, account.counts_choice, account.totals_choice]
     draws += [account.users_choice, *account.ranges_choices]
     epsilons = [each.epsilon for each in draws if each is not None]
     assert sorted(part.range for part, times in losses.parts for _ in range(times)) == sorted(epsilons)

@@ -11,6 +11,7 @@ within a hundredth of it. Each of the known bugs breaks it:
     waves beside a gap, or longer than what x leaves             the same
     more than c rows, or more than m keys                        a user adds more
     replace as twice add-remove                                  sums of opposite signs are further apart
+    flags left out, of rows in place of users, or of replaced    the same, and of users with other numbers of rows
     a level of a tree, or trees of replaced users, left out      parts are further apart
     rows without a value that count as missing and as a value    such a row is longer than others
     what is missing with less noise than what it stands for      the same
@@ -37,6 +38,7 @@ from headcount.mechanisms.aggregate.measures import AUXILIARY_MOMENTS, VARIANCE_
 from headcount.mechanisms.aggregate.metrics import Metric, Metrics, parse_metric, parse_metrics
 from headcount.mechanisms.aggregate.trees import BRANCHING, LEVELS, leaf_of
 from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.batches.run_sums import run_sums
 from headcount.mechanisms.batches.shards import MISSING
 from headcount.mechanisms.batches.value_rows import ValueShard, one_value_shard
 from headcount.mechanisms.bounding.steps import step_subkeys
@@ -52,6 +54,7 @@ def of(kind: str, text: str = "price:0:100") -> Metric:
 
 
 QUANTILES = parse_metrics("quantile", "0.5,0.9:price:0:100")
+SHARE = parse_metrics("share", "rich=price>60")
 ASKED = {
     "users": [Metric("users")],
     "counts": [Metric("users"), Metric("events")],
@@ -62,6 +65,13 @@ ASKED = {
     "two ranges": [of("mean"), of("variance", "price:-100:100")],
     "quantiles": QUANTILES,
     "sum around 0, quantiles": [of("sum", "price:-100:100"), *QUANTILES],
+    "share": SHARE,
+    "ratio": parse_metrics("ratio", "r=price:0:100/price:-100:100"),
+    "ratio around 0": parse_metrics("ratio", "r=price:-100:100/price:-50:50"),
+    "users, share": [Metric("users"), *SHARE],
+    "share, events": [*SHARE, Metric("events")],
+    "two shares, events": [*SHARE, *parse_metrics("share", "very_rich=price>90"), Metric("events")],
+    "two shares, all": [*SHARE, *parse_metrics("share", "poor=price<30"), Metric("events"), of("mean"), *QUANTILES],
     "all, quantiles": [Metric("users"), Metric("events"), of("mean"), of("variance", "price:-100:100"), *QUANTILES],
 }
 Rows = dict[str, tuple[float | None, ...]]  # prices by key
@@ -119,14 +129,15 @@ def audit(asked: str, m: int, c: int, relation: Relation) -> float:
 @pytest.mark.parametrize("m, c", [(1, 1), (1, 3), (2, 1), (2, 2)])
 @pytest.mark.parametrize("relation", Relation)
 def test_neighbours_are_as_far_apart_as_the_noise_is_made_for(asked, m, c, relation):
-    share = audit(asked, m, 1 if asked == "users" else c, relation)
+    share = audit(asked, m, 1 if Metrics.of(ASKED[asked]).only_users else c, relation)
     assert 0.99 < share <= 1, share
 
 
 @pytest.mark.parametrize("asked", ASKED)
 def test_the_loss_is_exact_and_close_to_mu(asked):
     for m, c, relation in itertools.product((1, 7, 4096), (1, 10, 1000), Relation):
-        plan = make_plan(Metrics.of(ASKED[asked]), m, 1 if asked == "users" else c, MU, relation)
+        metrics = Metrics.of(ASKED[asked])
+        plan = make_plan(metrics, m, 1 if metrics.only_users else c, MU, relation)
         assert 0.995 * MU**2 < plan.loss() <= Fraction(MU) ** 2
 
 
@@ -241,9 +252,43 @@ def test_keys_beyond_the_bound_are_caught(unchecked):
 
 def test_replace_as_twice_add_remove_is_caught(unchecked):
     """Two users with the same keys and values at opposite ends: of a sum alone that is twice what the rule for counts says."""
-    unchecked.setattr(measures, "_distance", lambda relation, own, values, trees: relation.users * own)
+    unchecked.setattr(measures, "_distance", lambda relation, own, *_: relation.users * own)
     assert audit("sum around 0", 1, 1, Relation.REPLACE) > 1.9
     assert audit("all", 1, 1, Relation.REPLACE) > 1.02, "rows have less than half of the distance, and cancel"
+
+
+def test_flags_that_are_left_out_of_the_distance_are_caught(unchecked):
+    """Of one user; and of two with the same keys, one of whom meets the condition: their flags are 2 apart."""
+    real = measures._distance
+    with unchecked.context() as context:
+        context.setattr(measures, "shares", changed_shares(lambda parts: parts | {"flag0": 1.0}))
+        assert audit("share", 2, 1, Relation.ADD_REMOVE) > 1.3
+    unchecked.setattr(
+        measures, "_distance", lambda relation, own, parts, rows: real(relation, own, parts._replace(flags=0), rows)
+    )
+    assert audit("share", 2, 1, Relation.REPLACE) > 1.2
+
+
+def test_rows_that_differ_where_flags_do_are_in_the_distance(unchecked):
+    """Two users of one key, of whom one has a single row and the other as many as count: rows and flags are both apart."""
+    assert 0.99 < audit("two shares, events", 1, 3, Relation.REPLACE) <= 1
+    real = measures._distance
+    unchecked.setattr(measures, "_distance", lambda relation, own, parts, rows: real(relation, own, parts, 1))
+    assert audit("two shares, events", 1, 3, Relation.REPLACE) > 1.02
+
+
+def test_flags_of_rows_in_place_of_users_are_caught(unchecked):
+    """A user adds one flag on a key, however many of its rows meet the condition."""
+    real = bounding.measured
+
+    def of_rows(shard: ValueShard, measures: Any) -> Any:
+        flags = {each.name: np.sign(shard.values[each.value]) for each in measures if each.kind == "flag"}
+        return real(shard, measures) | {
+            name: run_sums(own * shard.count, shard.starts[:-1]) for name, own in flags.items()
+        }
+
+    unchecked.setattr(bounding, "measured", of_rows)
+    assert audit("share, events", 1, 3, Relation.ADD_REMOVE) > 3
 
 
 @pytest.mark.parametrize("asked", ["quantiles", "all, quantiles"])
@@ -256,7 +301,7 @@ def test_trees_that_are_left_out_of_the_distance_of_replaced_users_are_caught(un
     """Two users with the same keys and values at opposite ends are apart by sums and by parts."""
     real = measures._distance
     unchecked.setattr(
-        measures, "_distance", lambda relation, own, values, trees: real(relation, own, values, 0 * trees)
+        measures, "_distance", lambda relation, own, parts, rows: real(relation, own, parts._replace(trees=0), rows)
     )
     assert audit("sum around 0, quantiles", 1, 1, Relation.REPLACE) > 1.1
 

@@ -175,7 +175,8 @@ def crosswise(form: Callable[[bool], bool], draws: Draws, monkeypatch: pytest.Mo
     sizes = ((128, 1, 224), (1, 96, 128), (4096, 1, 0))
     made = tuple(KeysCandidate(keys, rows, "gaussian", Fraction(noise, ITEMS)) for keys, rows, noise in sizes)
     assert [each.most for each in made] == [96, 96, 512]
-    choice, drawn = dataclasses.replace(choice_of("aggregate", Relation.REPLACE), candidates=made), []
+    given = {"candidates": made, "caps": (100,), "cap_budget": None}  # the cap is drawn before these
+    choice, drawn = dataclasses.replace(choice_of("aggregate", Relation.REPLACE), **given), []
     for user in (USERS["every item once"], {0: 96}):
         draws.forget()
         choice.choose(table_of(choice, [user]), Lanes(bytes(32), np.zeros((1, 2), dtype=np.uint64)))

@@ -239,7 +239,7 @@ def ranges(choice: Any, one: list[int], other: list[int], decided: Any) -> dict[
                 made = functools.partial(choice.totals_exponents, place=place)
                 parts[f"totals up to {cap}"] = (made, choice.totals_budget)
             if decided.bound:
-                alike = [each for each in choice.candidates if choice.cap_budget is None or each.max_per_item == cap]
+                alike = choice.candidates if choice.cap_budget is None else choice.under(cap)
                 made = functools.partial(choice.counts_exponents, candidates=alike)
                 parts[f"counts up to {cap}"] = (made, choice.counts_budget)
         if isinstance(choice, KeysChoice) and choice.users_budget is not None:
