@@ -11,7 +11,6 @@ def aggregate(
     data: Any,
     *,
     user: str,
-    item: Columns,
     users: bool = False,
     events: bool = False,
     sum: Columns | None = None,
@@ -24,7 +23,9 @@ def aggregate(
     max_items: int | str = "auto",
     max_per_item: int | None = None,
     calibrate: str = "totals",
+    levels: Columns | None = None,
     domain: Domain | None = None,
+    item: Columns | None = None,
     explode: str | None = None,
     time_zone: str = "UTC",
     protect: str = "user",
@@ -58,8 +59,6 @@ def aggregate(
         data: the events, one in a row: a pandas or Polars frame, an Arrow table, batch or reader, a DuckDB relation,
             whatever has `__arrow_c_stream__`, a dict of lists, or a list of dicts.
         user: the column that tells users apart; a field of an object by its path, as user.id.
-        item: the column to count, or a list of several; "seen_at:day" is the day of a time, "age:0,18,65" a bin of a
-            number.
         users: how many users have it (default: False).
         events: how many rows it has, at most max_per_item of one user (default: False).
         sum: the sum of a column's values, with the public range that values are cut to, as "price:0:100", or a list of
@@ -84,9 +83,13 @@ def aggregate(
         max_per_item: rows of one user that count at most on one item (up to 1000; default: chosen privately).
         calibrate: totals tell how much the bounds left out of users, events and sums; none spends nothing on them, and
             gives what is left (default: totals); one of "totals", "none".
+        levels: in place of `item`: columns from the widest to the finest, as ["country", "region", "city"], or one text
+            with commas; counts at every level, with what is other under each (default: None).
         domain: the items, if they are public; all of them are released: a list, a frame with the columns of item, or a file
             of Parquet, CSV, or text with one value per line; or a dict of columns to a range such as (first, last), a list
             or a file, all combinations; of some columns, the others are named from the data, and each has them all
+            (default: None).
+        item: the column to count, or a list of several; "seen_at:day" is the day of a time, "age:0,18,65" a bin of a number
             (default: None).
         explode: a column of item that holds lists: a row counts for each element (default: None).
         time_zone: where COLUMN:day and the like begin (default: UTC).

@@ -12,7 +12,6 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.calibration.bound import Bound
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
-from headcount.mechanisms.columns.level_keys import LevelKeys
 from headcount.mechanisms.counting.evidence import check_bounded
 from headcount.mechanisms.counting.quality import Quality
 from headcount.mechanisms.errors import InputError, ParameterError
@@ -131,21 +130,15 @@ class Histogram(PrivateTransform):
             relation=Relation.parse(relation),
         )
         made = make(domain=items.domain, item_type=items.made)
-        super().__init__(made, release=release, shards=shards, output_files=output_files, items=items, partly=make)
+        super().__init__(
+            made, release=release, shards=shards, output_files=output_files, items=items, partly=make, levels=levels
+        )
         self._quality = Quality(max_relative_error, suppress_below)
         if levels and self._quality.limits:
             raise ParameterError(
                 "rows in levels add up, which they would not if some were left out: leave out max_relative_error and "
                 "suppress_below, and filter the rows"
             )
-
-    def _of(self, batches: type[ContributionBatch]) -> Self:
-        """The same for the keys of a collection."""
-        made = super()._of(batches)
-        if not isinstance(made.mechanism, LevelsMechanism):
-            return made
-        mechanism = made.mechanism.of_depth(len(batches.keys.fields))
-        return made._but(mechanism=mechanism, _keys=LevelKeys(batches.keys.fields))
 
     def _given(self) -> str | None:
         return "the bound is" if isinstance(self.mechanism, HistogramMechanism) else None

@@ -52,7 +52,7 @@ def levelled(
     named = nodes | "NamedItems" >> NamedItems(
         known_names, release, shards, str, most_rounds=tuning.ROUNDS_OF_HISTOGRAM, with_sums=True
     )  # (0, nodes with their noisy sums) of each round, beyond a barrier
-    tree = names | "Tree" >> beam.Map(_tree, mechanism.depth, beam.pvalue.AsList(named)).with_output_types(Tree)
+    tree = names | "Tree" >> beam.Map(named_tree, mechanism.depth, beam.pvalue.AsList(named)).with_output_types(Tree)
     known_tree = beam.pvalue.AsSingleton(beside(tree, "TreeBeside"))
     if stages.cap_choice is not None:
         drawn = rows | "ChooseCap" >> Choose(stages.cap_choice, release, shards, ClipBound)
@@ -76,12 +76,12 @@ def levelled(
         plan = names | "Plan" >> beam.Map(stages.plan, None).with_output_types(StagePlan)
     known_plan = beside(plan, "PlanBeside")
     decided = beam.pvalue.AsSingleton(known_plan)
-    every_cell = tree | "EveryCell" >> beam.Map(_every_cell).with_output_types(tuple[int, pa.RecordBatch])
+    all_cells = tree | "EveryCell" >> beam.Map(every_cell).with_output_types(tuple[int, pa.RecordBatch])
     of_counts = tree | "OfCounts" >> beam.Map(_of_counts, mechanism, decided).with_output_types(_OfCounts)
     counted = cells | "Counts" >> NoisyStage(
         "counts",
         known_plan,
-        beam.pvalue.AsList(every_cell),
+        beam.pvalue.AsList(all_cells),
         (beam.pvalue.AsSingleton(beside(of_counts, "OfCountsBeside")), _added),
         release,
         shards,
@@ -176,7 +176,8 @@ def _cells(shard: Shard, mechanism: LevelsMechanism, tree: Tree, cap: ClipBound)
     return mechanism.cells(shard, tree, cap.max_per_item)
 
 
-def _tree(_: NamesPlan, depth: int, named: NamedBatches) -> Tree:
+def named_tree(_: NamesPlan, depth: int, named: NamedBatches) -> Tree:
+    """The tree of what rounds of selection have named."""
     return Tree.of_named((name for _, batch in named for name in batch.column("item").to_pylist()), depth)
 
 
@@ -194,7 +195,8 @@ def _plan(chosen: ClipBound, mechanism: LevelsMechanism, names: NamesPlan) -> St
     return mechanism.stages.plan(names, chosen)
 
 
-def _every_cell(tree: Tree) -> tuple[int, pa.RecordBatch]:
+def every_cell(tree: Tree) -> tuple[int, pa.RecordBatch]:
+    """The cells of a tree, each of which gets noise."""
     return 0, pa.RecordBatch.from_pydict({"item": tree.cells})
 
 

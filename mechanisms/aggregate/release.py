@@ -34,6 +34,7 @@ from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.batches.value_rows import ValueShard, one_value_shard
 from headcount.mechanisms.bounding.steps import check_bound, provenance, step_subkeys
 from headcount.mechanisms.calibration.expected_error import users_needed
+from headcount.mechanisms.calibration.intervals import DEVIATIONS
 from headcount.mechanisms.checks import check_one_of, check_whole
 from headcount.mechanisms.choice.run import choose_of
 from headcount.mechanisms.columns.partly_public import PartlyPublic
@@ -43,6 +44,9 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.account import make_account, zcdp_account
 from headcount.mechanisms.histogram.estimates import NOT_KNOWN, Grouped
 from headcount.mechanisms.histogram.factory import CALIBRATIONS
+from headcount.mechanisms.levels.adding_up import added_up, no_child_above, whole_numbers
+from headcount.mechanisms.levels.release import check_depth
+from headcount.mechanisms.levels.tree import Tree, user_nodes
 from headcount.mechanisms.partitions.select import named_in_rounds
 from headcount.mechanisms.randomness.keys import Release
 
@@ -106,6 +110,7 @@ class AggregateMechanism:
     stages: AggregateStages
     domain: Domain | PartDomain | None
     item_type: type
+    levels: int = 0  # the columns of a key of which each level counts; 0 if only the whole key does
     name = NAME
 
     def __post_init__(self) -> None:
@@ -125,7 +130,12 @@ class AggregateMechanism:
     @property
     def least(self) -> int:
         """The least that an estimate may be: nobody may have a key that is public, or becomes so with others."""
-        return 1 if self.domain is None else 0
+        return 1 if self.domain is None and not self.levels else 0
+
+    def of_depth(self, depth: int) -> AggregateMechanism:
+        """The same for a key in levels of so many columns: the promise does not depend on their number."""
+        check_depth(depth)
+        return dataclasses.replace(self, levels=depth, item_type=str)
 
     @property
     def columns(self) -> list[str]:
@@ -159,9 +169,13 @@ class AggregateMechanism:
         if items is None:
             partly, pairs = self.domain if isinstance(self.domain, PartlyPublic) else None, _pairs(shard)
             pairs = pairs if partly is None or pairs is None else partly.projected(pairs)
+            pairs = pairs if not self.levels or pairs is None else user_nodes(pairs, self.levels)
             names = stages.shared.names_plan(choose_of(pairs, stages.names_choice, release, f"{label}/ChooseNames"))
             items = named_in_rounds(pairs, names.rounds, release, f"{label}/NamedItems", self.item_type)
             items = items if partly is None else partly.complete(items)
+        if self.levels:
+            tree = Tree.of_named(items.to_pylist(), self.levels)
+            items, shard = tree.cells, None if shard is None else tree.value_cells(shard)
         shard = None if shard is None else shard.with_items(items)
         chosen, choice = None, stages.choice
         if choice is not None:
@@ -173,7 +187,7 @@ class AggregateMechanism:
             plan = stages.plan(names, chosen, choose_of(shard, ranges, release, f"{label}/ChooseRanges", public))
         noisy = NoisySums.of(self._sums(shard, plan, items, release, f"{label}/Sums"), plan.measures)
         if plan.totals is None:
-            rows, decision = released(noisy, None, None, plan, self.least)
+            rows, decision = released(noisy, None, None, plan, self.least, self.levels)
             return rows, decision if self.decides else None
         grouped = group_keys(noisy, self.metrics, plan.kept, plan.totals.stddev)
         summed = None if shard is None else total_rows(shard.pairs, grouped, self.metrics)
@@ -186,7 +200,7 @@ class AggregateMechanism:
             item_type=int,
             named=cells(grouped, self.metrics),
         )
-        return released(noisy, grouped, totals, plan, self.least)
+        return released(noisy, grouped, totals, plan, self.least, self.levels)
 
     def _sums(
         self, shard: ValueShard | None, plan: AggregatePlan, items: Names, release: Release, label: str
@@ -211,9 +225,10 @@ def released(
     totals: pa.RecordBatch | None,
     plan: AggregatePlan,
     least: int,
+    levels: int = 0,
 ) -> tuple[pa.RecordBatch, Aggregated]:
     """The released rows of noisy sums, and of noisy totals if there are any. A total without them is `bounded_...`. No estimate
-    is below `least`."""
+    is below `least`. Of a key in levels, totals agree from level to level."""
     metrics = plan.metrics
     found = ratio_answers(noisy, metrics)
     estimates: dict[Metric, Answer] = {}
@@ -227,9 +242,22 @@ def released(
         name = name_of(metric, grouped is not None)
         if answer is None:
             answer = total_answer(metric, *noisy.total(metric, metrics.values))
+        if levels and metric.is_total:
+            answer = _agreeing(answer, metric, Tree(levels, noisy.items))
         columns[name] = (metric, answer)
     groups = 0 if grouped is None else grouped.number
     return answers_batch(noisy.items, columns), Aggregated(plan, groups, left_out)
+
+
+def _agreeing(answer: Answer, metric: Metric, tree: Tree) -> Answer:
+    """A total of the cells of a tree: users of which no child has more than its parent, events and sums that add up."""
+    value, low, high = answer.value, answer.low, answer.high
+    if metric.kind == "users":
+        value, low, high = (no_child_above(tree, each) for each in (value, low, high))
+    else:
+        unsure = (high - low) / (2 * DEVIATIONS)
+        value = whole_numbers(tree, value, unsure) if metric.kind == "events" else added_up(tree, value, unsure)
+    return Answer(value, answer.noise_stddev, np.minimum(low, value), np.maximum(high, value))
 
 
 def name_of(metric: Metric, calibrated: bool) -> str:
@@ -250,6 +278,7 @@ def aggregate(
     max_items: int | Literal["auto"] = "auto",
     max_per_item: int | None = None,
     calibrate: str = "totals",
+    levels: int = 0,
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
 ) -> AggregateMechanism:
@@ -258,7 +287,8 @@ def aggregate(
     At most `max_per_item` rows of a user on one key count, and sums see `max_items` of its keys: both are chosen privately
     where they are not given, and with them how many of those rows the sums see. The budget is a `Budget`, or a `Zcdp` of which
     delta is for the names. Ranges of values like "sum:price:auto" are chosen. `calibrate` is "totals", or "none" to spend
-    nothing on totals and get what the bounds leave.
+    nothing on totals and get what the bounds leave. With `levels`, the number of columns of the key, every node of the key has
+    all metrics, and what is other under it: users and events, and sums of numbers that are not negative, agree.
     """
     if not isinstance(budget, Zcdp):
         check_budget(budget)
@@ -292,6 +322,12 @@ def aggregate(
     account = zcdp_account(budget, **parts) if isinstance(budget, Zcdp) else make_account(budget, pure=False, **parts)
     stages = AggregateStages(account, relation, asked, items, cap)
     made = AggregateMechanism(stages, names, item_type)
+    if levels:
+        if domain is not None:
+            raise ParameterError(
+                "a domain is not for metrics in levels, which name their nodes: leave it out", "domain"
+            )
+        made = made.of_depth(levels)
     for way, kept in stages.ends():
         stages.plan(way, kept)
     return made

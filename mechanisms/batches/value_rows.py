@@ -21,6 +21,7 @@ from headcount.mechanisms.batches.packing import unpack
 from headcount.mechanisms.batches.run_sums import begins_run, run_sums
 from headcount.mechanisms.batches.shards import (
     MOST_COUNT,
+    Rows,
     Shard,
     bound_in,
     consolidate,
@@ -83,7 +84,11 @@ class ValueShard:
 
 def gather_values(chunks: Iterable[bytes]) -> ValueShard:
     """Unites the chunks of one shard, as `gather` does, with the numbers that rows carry."""
-    rows = united(chunks)
+    return value_shard(united(chunks))
+
+
+def value_shard(rows: Rows) -> ValueShard:
+    """The shard of rows, whose names are distinct."""
     user, item, count, values = consolidate(rows.user, rows.item, rows.count, rows.values)
     count = np.ones(len(user), dtype=np.int64) if count is None else count
     starts = np.flatnonzero(begins_run(user, item))

@@ -5,7 +5,8 @@ All of it is post-processing of noisy numbers, and costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -79,18 +80,37 @@ def whole_numbers(tree: Tree, estimates: np.ndarray, unsure: np.ndarray) -> np.n
     From the root down, what the number of a node differs from the sum of its children's goes to these, more to those that are
     more `unsure` (standard deviations); what is left of rounding goes to the largest remainders.
     """
-    least, inner = np.where(tree.other, 0, 1), _inner(tree.children)
-    for node in reversed(inner):
+    least = np.where(tree.other, 0, 1)
+    for node in reversed(_inner(tree.children)):
         least[node] = max(1, int(least[tree.children[node]].sum()))
-    found = np.maximum(np.rint(estimates).astype(np.int64), least)  # of these, the root's stays
-    for node in inner:
-        cells = tree.children[node]
-        found[cells] = _parts(int(found[node]), estimates[cells], unsure[cells], least[cells])
+    found = np.maximum(np.rint(estimates), least)  # of these, the root's stays
+    return _from_the_root(tree, found, estimates, unsure, least, _rounded).astype(np.int64)
+
+
+def added_up(tree: Tree, estimates: np.ndarray, unsure: np.ndarray) -> np.ndarray:
+    """The same for numbers that need not be whole: none is negative, and they add up but for the rounding of floats."""
+    return _from_the_root(
+        tree, np.maximum(estimates, 0.0), estimates, unsure, np.zeros(len(estimates)), lambda *near: near[1]
+    )
+
+
+def _from_the_root(
+    tree: Tree,
+    found: np.ndarray,
+    estimates: np.ndarray,
+    unsure: np.ndarray,
+    least: np.ndarray,
+    made: Callable[..., Any],
+) -> np.ndarray:
+    for node in _inner(tree.children):
+        cells, total = tree.children[node], found[node]
+        near = _near(total, estimates[cells], unsure[cells], least[cells])
+        found[cells] = made(total, near, least[cells])
     return found
 
 
-def _parts(total: int, estimates: np.ndarray, unsure: np.ndarray, least: np.ndarray) -> np.ndarray:
-    """Whole numbers close to estimates that add up to a total, none below its least; these add up to no more than it."""
+def _near(total: float, estimates: np.ndarray, unsure: np.ndarray, least: np.ndarray) -> np.ndarray:
+    """Numbers close to estimates that add up to a total, none below its least; these add up to no more than it."""
     parts = np.maximum(estimates, least).astype(np.float64)
     # Nobody moves by more than it is unsure, or than it is: so small ones stay above 0 as long as may be.
     give = np.maximum(np.minimum(unsure, parts), 1e-9) ** 2
@@ -101,8 +121,13 @@ def _parts(total: int, estimates: np.ndarray, unsure: np.ndarray, least: np.ndar
             break
         parts[free] += off * give[free] / give[free].sum()
         parts = np.maximum(parts, least)
+    return parts
+
+
+def _rounded(total: float, parts: np.ndarray, least: np.ndarray) -> np.ndarray:
+    """Parts as whole numbers that add up to the total, by largest remainders."""
     whole = np.maximum(np.floor(parts + 1e-9).astype(np.int64), least)
-    left = total - int(whole.sum())
+    left = int(total) - int(whole.sum())
     order = np.argsort(whole - parts, kind="stable")  # the largest remainders first
     while left > 0:
         take = order[:left]

@@ -24,7 +24,8 @@ from headcount.mechanisms.batches.distinct import distinct, sorting
 from headcount.mechanisms.batches.domain import Held
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.run_sums import begins_run, run_sums
-from headcount.mechanisms.batches.shards import MOST_COUNT, Shard
+from headcount.mechanisms.batches.shards import MOST_COUNT, Rows, Shard
+from headcount.mechanisms.batches.value_rows import ValueShard, value_shard
 from headcount.mechanisms.columns.keys import JOINT, first_columns
 
 #: The norm of a user with one row, in parts of which all weights are whole numbers.
@@ -125,17 +126,31 @@ class Tree:
 
         One vector for all depths: whoever bounds its norm scales all depths by one factor, so that they still add up.
         """
-        held, rows = self._held, len(shard.items)
+        return _summed(shard, self._cells_of(shard.items), self.cells, once, self.weight).compact()
+
+    def value_cells(self, shard: ValueShard) -> ValueShard:
+        """The same users with each of their rows in every cell that it lies in."""
+        pairs, each = shard.pairs, shard.rows_per_pair()
+        user = np.repeat(np.repeat(np.arange(len(pairs.users)), pairs.rows_per_user()), each)
+        cells = self._cells_of(pairs.items)[:, np.repeat(pairs.item, each)]
+        depth, row = np.nonzero(cells >= 0)
+        values = tuple(column[row] for column in shard.values)
+        rows = Rows(pairs.users, user[row], self.cells, cells[depth, row], shard.count[row], {}, values)
+        return value_shard(rows).compact()
+
+    def _cells_of(self, items: Names) -> np.ndarray:
+        """The cell of each item at each depth; -1 where it has none."""
+        held, rows = self._held, len(items)
         cells = np.full((self.depth + 1, rows), -1, dtype=np.int64)
         cells[0] = held.places(pa.array([_ROOT]))[0]
         inside = np.ones(rows, dtype=bool)  # whether the node above has a name
         others = self._others
         for depth in range(1, self.depth + 1):
-            place, known = held.places(node_names(shard.items, depth, self.depth))
+            place, known = held.places(node_names(items, depth, self.depth))
             named = inside & np.asarray(known)
             cells[depth] = np.where(named, place, np.where(inside, others[cells[depth - 1]], -1))
             inside = named
-        return _summed(shard, cells, self.cells, once, self.weight).compact()
+        return cells
 
     @cached_property
     def _held(self) -> Held:

@@ -35,7 +35,7 @@ _SHARES = {"quantile": "0.5,0.9:"}  # what stands before the column
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the command."""
-    groups.add_input(parser)
+    groups.add_input(parser, item_needed=False)
     group = parser.add_argument_group("what to compute for each item, one or several")
     group.add_argument("--users", action="store_true", help="how many users have it")
     group.add_argument("--events", action="store_true", help="how many rows it has, at most --max-per-item of one user")
@@ -92,13 +92,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="totals tell how much the bounds left out of users, events and sums; none spends nothing on them, and gives what "
         "is left (default: %(default)s)",
     )
+    groups.add_levels(group)
     groups.add_domain(group, "the items, if they are public; all of them are released", partly=True)
     groups.add_output(parser)
     groups.add_release(parser)
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuse parameters that do not go together, by the names of their flags."""
+    """Refuse parameters that do not go together, by the names of their flags. Levels are the items from here on."""
+    options.settle_levels(args)
     if is_named(args):
         options.require_delta(args, options.NAMING, ", or give the items by --domain")
     else:
@@ -129,7 +131,8 @@ def make_transform(args: argparse.Namespace, release: Release, item_type: type, 
     """The same as a transform."""
     from headcount.transforms.aggregate.release import Aggregate
 
-    transform = Aggregate(**_parameters(args, item_type, domain_of(args)), **options.how_to_run(args, release, shards))
+    how = options.how_to_run(args, release, shards) | {"levels": bool(args.levels)}
+    transform = Aggregate(**_parameters(args, item_type, domain_of(args)) | how)
     return transform.with_decision() if transform.mechanism.decides else transform
 
 
@@ -141,6 +144,7 @@ def _parameters(
         "budget": options.make_zcdp_or_budget(args),
         "metrics": _metrics(args).each,
         "domain": domain,
+        "levels": len(args.item) if args.levels else 0,
         **options.typed(args, item_type),
     }
 

@@ -65,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "otherwise the norm that its counts are scaled down to; auto chooses it privately (default: %(default)s)",
     )
     groups.add_levels(group)
+    groups.add_home(group)
     add(
         group,
         "--bound-share",

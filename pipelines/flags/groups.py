@@ -90,6 +90,10 @@ def add_levels(group: argparse._ArgumentGroup) -> None:
         python='in place of `item`: columns from the widest to the finest, as ["country", "region", "city"], or one text with '
         "commas; counts at every level, with what is other under each",
     )
+
+
+def add_home(group: argparse._ArgumentGroup) -> None:
+    """Each user in one place."""
     add(
         group,
         "--home",

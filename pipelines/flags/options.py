@@ -63,7 +63,7 @@ def settle_levels(args: argparse.Namespace) -> None:
     from headcount.mechanisms.columns.key_column import split_columns
 
     if args.levels is None:
-        if args.home:
+        if getattr(args, "home", False):
             raise ParameterError("--home says where a user counts in levels: give --levels, or leave --home out")
         if args.item is None and not args.explain:
             require(args, "--item")

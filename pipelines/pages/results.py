@@ -33,6 +33,7 @@ _TYPICAL = {
     "error": "how far off it is on average",
     "interval": "about a quarter of the width of its interval",
 }
+_OPENS = "a node opens those below it; beside each is its 95 % interval"
 _TIME = re.compile(r" by its (?:minute|hour|day|week|month|year)\b")
 
 Report = Mapping[str, Any]
@@ -111,20 +112,36 @@ def _counted(report: Report, rows: Rows) -> list[Part]:
 
 def _levels(report: Report, rows: Rows) -> list[Part]:
     """The nodes of a key in levels, of which each opens those below it."""
-    number, shown = report["rows"], rows.largest
-    most = max(row["count"] for row in shown)
-    tree = [_branch(node, most, 0) for node in tree_rows.roots(shown, report["keys"], "count")]
-    heading = f"The {len(shown):,} largest of {texts.several(number, 'node')}" if number > len(shown) else "All nodes"
-    words = [*counted(report), *much_left_out(report), "a node opens those below it; beside each is its 95 % interval"]
-    return [Part(heading, words, tree=tree), *_noise(rows, "count", "interval")]
+    columns, number, shown = [*report["columns"]], report["rows"], rows.largest
+    which = f"the {len(shown):,} largest of {texts.several(number, 'node')}" if number > len(shown) else "all nodes"
+    if size_column(columns) is None:
+        metrics = [name for name in columns if is_metric(name, columns)]
+        return [
+            Part(
+                f"{metric.replace('_', ' ').capitalize()}: {which}",
+                [_OPENS],
+                tree=_tree(report, shown, metric, f"{metric}_"),
+            )
+            for metric in metrics
+        ]
+    words = [*counted(report), *much_left_out(report), _OPENS]
+    tree = _tree(report, shown, "count", "")
+    return [Part(f"{which[:1].upper()}{which[1:]}", words, tree=tree), *_noise(rows, "count", "interval")]
 
 
-def _branch(node: tree_rows.Node, most: float, depth: int) -> Branch:
-    row = node.row
-    below = [_branch(each, most, depth + 1) for each in node.children]
-    shown = in_range(row["count"], row["low"], row["high"], texts.number)
-    ends = f"{texts.number(row['low'])} to {texts.number(row['high'])}"
-    return Branch(texts.name(node.word), shown, ends, max(0.0, row["count"]) / max(most, 1), below, depth == 0)
+def _tree(report: Report, rows: Sequence[Mapping[str, Any]], size: str, ends: str) -> list[Branch]:
+    most = max(row[size] for row in rows)
+    return [
+        _branch(node, most, (size, f"{ends}low", f"{ends}high"), 0)
+        for node in tree_rows.roots(rows, report["keys"], size)
+    ]
+
+
+def _branch(node: tree_rows.Node, most: float, columns: tuple[str, str, str], depth: int) -> Branch:
+    value, low, high = (node.row[column] for column in columns)
+    below = [_branch(each, most, columns, depth + 1) for each in node.children]
+    shown, ends = in_range(value, low, high, texts.number), f"{texts.number(low)} to {texts.number(high)}"
+    return Branch(texts.name(node.word), shown, ends, max(0.0, value) / max(most, 1e-9), below, depth == 0)
 
 
 def _metric(report: Report, rows: Rows, metric: str) -> Part:

@@ -53,6 +53,8 @@ JOBS = {
     "metrics in chosen ranges, zCDP": "aggregate --rho 0.5 --delta 1e-6 --users --sum number:auto --mean number:-auto:auto",
     "metrics by country, all days": "aggregate --epsilon 2 --delta 1e-6 --item country --item seen:day --users --events "
     "--mean number:0:20 --domain seen_day=2026-09-20..2026-09-29",
+    "metrics in levels": "aggregate --epsilon 2 --delta 1e-6 --levels country,item --users --events --sum number:0:20 "
+    "--mean number:0:20",
     "the bound alone": "choose-bound --epsilon 0.1 --for-epsilon 0.9 --for-delta 1e-6",
     "names of items, chosen": "partitions --epsilon 1 --delta 1e-6",
     "names of items, three rounds": "partitions --epsilon 2 --delta 1e-6 --strategy sips --max-items 5 --output-files 2",
@@ -112,6 +114,7 @@ WIRED = [
     "names of bins and hours",
     "metrics by country, all days",
     "metrics in chosen ranges, zCDP",
+    "metrics in levels",
     "the bound alone",
     "named, then counted",
     "sampled users",

@@ -14,7 +14,7 @@ from headcount.mechanisms.columns.level_keys import LevelKeys
 from headcount.mechanisms.columns.row_schema import asked
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import RowsKey
-from headcount.transforms import Budget, Contributions, Histogram
+from headcount.transforms import Aggregate, Budget, Contributions, Histogram
 
 BUDGET = Budget(2, 1e-6)
 
@@ -46,6 +46,31 @@ def test_rows_are_those_of_the_pure_function(kind, make_release, collect):
     pure = LevelKeys(schema.keys.fields).restore(transform.mechanism.run(batches, own, "Levels"))
     assert found[0]._fields[:4] == ("level", "country", "at", "other") and len(found) > 20
     assert sorted(map(repr, map(tuple, found))) == sorted(repr(tuple(row.values())) for row in pure.to_pylist())
+
+
+def test_metrics_are_those_of_the_pure_function(make_release, collect):
+    table, release = log(), make_release("metrics")
+    metrics = ["users", "events", "sum:times:0:5", "mean:times:0:5", "quantile:0.5:times:0:5"]
+    transform = Aggregate(BUDGET, metrics, levels=True, release=release, shards=3)
+    values = transform.mechanism.metrics.values
+    schema = asked("user", ["country", "at"], values=values).of_schema(table.schema)
+
+    def rows(pipeline: beam.Pipeline) -> beam.PCollection:
+        batches = pipeline | beam.Create(table.to_batches(max_chunksize=5000), reshuffle=False)
+        return batches | Contributions(user="user", item=["country", "at"], values=values) | "Levels" >> transform
+
+    found = collect(rows)
+    batches = [schema.batch(batch, Place()) for batch in table.to_batches()]
+    own = dataclasses.replace(release, key_source=RowsKey(release.key_source, schema.reading))
+    pure = (
+        LevelKeys(schema.keys.fields).restore(transform.mechanism.of_depth(2).run(batches, own, "Levels")).to_pylist()
+    )
+    assert sorted(repr(row._asdict()) for row in found) == sorted(map(repr, pure)) and len(found) > 20
+    by = {(row["level"], row["country"], row["at"], row["other"]): row for row in pure}
+    for name in ("events", "sum_times", "users"):
+        countries = [row[name] for (level, *_), row in by.items() if level == "country"]
+        whole = by["all", None, None, False][name]
+        assert max(countries) <= whole if name == "users" else sum(countries) == pytest.approx(whole)
 
 
 def test_levels_are_those_of_the_key_columns():

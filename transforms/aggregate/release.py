@@ -25,7 +25,7 @@ from headcount.mechanisms.aggregate.stages import AggregatePlan, AggregateStages
 from headcount.mechanisms.aggregate.totals import cells, group_keys, total_rows
 from headcount.mechanisms.batches.domain import Domain, arrow_type
 from headcount.mechanisms.batches.packing import to_ipc
-from headcount.mechanisms.batches.shards import Shard, no_users
+from headcount.mechanisms.batches.shards import Shard, no_users, pack_shard, unpack_shard
 from headcount.mechanisms.batches.value_rows import ValueShard, gather_values, pack_values, unpack_values
 from headcount.mechanisms.bound_choice.clip_choice import ClipBound
 from headcount.mechanisms.choice.run import encode_table
@@ -36,6 +36,7 @@ from headcount.mechanisms.counting.released import by_file, sorted_counts
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.estimates import Grouped
 from headcount.mechanisms.histogram.stages import NamesPlan
+from headcount.mechanisms.levels.tree import Tree, user_nodes
 from headcount.mechanisms.partitions.select import ChosenStrategy
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.aggregate.sums import NoisySumsOfNamed
@@ -52,6 +53,7 @@ from headcount.transforms.core.user_shards import UserShards, item_shards
 from headcount.transforms.estimates import NoisyStage, PartsOfKeys, every_key, named_among, one_value
 from headcount.transforms.keyed.domain import given_items
 from headcount.transforms.keyed.rows import field_types, field_values, is_named_by_columns
+from headcount.transforms.levels import every_cell, named_tree
 from headcount.transforms.partitions import NamedItems
 
 
@@ -84,6 +86,8 @@ class Aggregate(PrivateTransform):
         max_items: the keys of one user that count (default: "auto", chosen privately).
         max_per_item: the rows of one user on one key that count, up to 1000 (default: None, chosen privately).
         calibrate: "totals" (default), or "none" to spend nothing on them.
+        levels: whether the key columns are levels, from the widest to the finest, as for `Histogram` (default: False). Users,
+            events, and sums of numbers that are not negative, then agree from level to level.
         relation, release, item_type, shards, output_files: as for `Histogram`.
     """
 
@@ -98,6 +102,7 @@ class Aggregate(PrivateTransform):
         max_items: int | Literal["auto"] = "auto",
         max_per_item: int | None = None,
         calibrate: str = "totals",
+        levels: bool = False,
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
         item_type: type | None = None,
@@ -112,10 +117,13 @@ class Aggregate(PrivateTransform):
             max_items=max_items,
             max_per_item=max_per_item,
             calibrate=calibrate,
+            levels=2 if levels else 0,  # as many as the keys of the collection have, once these are known
             relation=Relation.parse(relation),
         )
         made = make(domain=items.domain, item_type=items.made)
-        super().__init__(made, release=release, shards=shards, output_files=output_files, items=items, partly=make)
+        super().__init__(
+            made, release=release, shards=shards, output_files=output_files, items=items, partly=make, levels=levels
+        )
 
     def _given(self) -> str | None:
         return None if self.mechanism.decides else "all is"
@@ -159,6 +167,8 @@ def aggregated(
     if not isinstance(domain, Domain):
         partly = domain if isinstance(domain, PartlyPublic) else None
         parts = packed if partly is None else packed | "PartsOfKeys" >> PartsOfKeys(partly)
+        if mechanism.levels:
+            parts = packed | "Nodes" >> beam.ParDo(_Nodes(mechanism.levels)).with_output_types(tuple[int, bytes])
         chosen = parts | "ChooseNames" >> Choose(stages.names_choice, release, shards, ChosenStrategy)
         names = chosen.chosen | "NamesPlan" >> beam.Map(stages.shared.names_plan).with_output_types(NamesPlan)
         known_names = beside(names, "NamesBeside")
@@ -166,7 +176,16 @@ def aggregated(
             known_names, release, shards, item_type, most_rounds=tuning.ROUNDS_OF_HISTOGRAM
         )
         all_named = beam.pvalue.AsList(named)  # (0, named keys) of each round, beyond a barrier
-        rows = packed | "OnlyNamed" >> beam.ParDo(_OnlyNamed(partly), all_named).with_output_types(tuple[int, bytes])
+        if mechanism.levels:
+            tree = names | "Tree" >> beam.Map(named_tree, mechanism.levels, all_named).with_output_types(Tree)
+            known_tree = beam.pvalue.AsSingleton(beside(tree, "TreeBeside"))
+            rows = packed | "Cells" >> beam.ParDo(_Cells(), known_tree).with_output_types(tuple[int, bytes])
+            every_node = tree | "EveryNode" >> beam.Map(every_cell).with_output_types(tuple[int, pa.RecordBatch])
+            all_named = beam.pvalue.AsList(every_node)
+        else:
+            rows = packed | "OnlyNamed" >> beam.ParDo(_OnlyNamed(partly), all_named).with_output_types(
+                tuple[int, bytes]
+            )
         if partly is not None:
             all_named = every_key(names, partly, all_named)
         known = beam.pvalue.AsSingleton(known_names)
@@ -208,7 +227,7 @@ def aggregated(
             )
         )
     made = gathered | "Answers" >> beam.ParDo(
-        _Answers(files, mechanism.least), decided, groups, totals
+        _Answers(files, mechanism.least, mechanism.levels), decided, groups, totals
     ).with_output_types(tuple[int, bytes]).with_outputs("decision", main="rows")
     typed(made, decision=Aggregated)
     return CountsAndDecision(sorted_by_item(barrier(made.rows)), made.decision)
@@ -241,17 +260,42 @@ class _OnlyNamed(Ahead):
         yield number, pack_values(shard.with_items(named_among(shard.pairs.items, named, self._partly)).compact())
 
 
+class _Nodes(Ahead):
+    """Packed shards -> shards of the nodes that users lie in, of which some are named."""
+
+    def __init__(self, depth: int) -> None:
+        self._depth = depth
+
+    def process(self, packed: tuple[int, bytes]) -> Iterator[tuple[int, bytes]]:
+        return self.ahead(packed)
+
+    def compute(self, packed: tuple[int, bytes]) -> Iterator[tuple[int, bytes]]:
+        number, data = packed
+        yield number, pack_shard(user_nodes(unpack_shard(data), self._depth))
+
+
+class _Cells(Ahead):
+    """Packed shards -> the same with each row in every cell of the tree that it lies in."""
+
+    def process(self, packed: tuple[int, bytes], tree: Tree) -> Iterator[tuple[int, bytes]]:
+        return self.ahead(packed, tree)
+
+    def compute(self, packed: tuple[int, bytes], tree: Tree) -> Iterator[tuple[int, bytes]]:
+        number, data = packed
+        yield number, pack_values(tree.value_cells(unpack_values(data)))
+
+
 class _Answers(beam.DoFn):
     """Noisy sums, and the totals of groups of keys -> released rows by file, and the decision beside."""
 
-    def __init__(self, files: int, least: int) -> None:
-        self._files, self._least = files, least
+    def __init__(self, files: int, least: int, levels: int) -> None:
+        self._files, self._least, self._levels = files, least, levels
 
     def process(
         self, sums: pa.RecordBatch, plan: AggregatePlan, grouped: Grouped | None, totals: NamedBatches | None
     ) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
         told = None if totals is None else sorted_counts(to_ipc(batch) for _, batch in totals)
-        rows, decision = released(NoisySums.of(sums, plan.measures), grouped, told, plan, self._least)
+        rows, decision = released(NoisySums.of(sums, plan.measures), grouped, told, plan, self._least, self._levels)
         yield beam.pvalue.TaggedOutput("decision", decision)
         yield from by_file(rows, self._files)
 
@@ -305,7 +349,7 @@ class ToMetricRows(beam.PTransform):
         super().__init__()
         named, fields = [ITEM], [(ITEM, keys.item_type)]
         if is_named_by_columns(keys):
-            named, fields = list(keys.names), field_types(keys, numbers)
+            named, fields = list(keys.schema.names), field_types(keys, numbers)
         self._columns = [*named, *numbers]
         self._fields = [*fields, *((name, _NULLABLE if name in nullable else float) for name in numbers)]
 

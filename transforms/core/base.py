@@ -14,6 +14,7 @@ from headcount.mechanisms import checks
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.batches.domain import Domain, PartDomain, public_domain
 from headcount.mechanisms.columns.keys import ITEM, Keys
+from headcount.mechanisms.columns.level_keys import LevelKeys
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.mechanism import Promise
 from headcount.mechanisms.randomness.keys import Release
@@ -36,7 +37,8 @@ class PrivateTransform(beam.PTransform):
 
     Those that show items do the steps in `_expand`: there `mechanism` has the type that the items of the collection have, and
     `_shown` gives the columns that the items were made of. `items` are what the caller says of them, if anything. `partly`
-    makes the mechanism for a domain of some of the key columns, which are known where the transform is applied.
+    makes the mechanism for a domain of some of the key columns, which are known where the transform is applied. With
+    `levels`, the key columns are levels, and the mechanism is one of all of them (`of_depth`).
     """
 
     mechanism: Promise
@@ -51,9 +53,10 @@ class PrivateTransform(beam.PTransform):
         output_files: int | None = None,
         items: GivenItems | None = None,
         partly: Callable[..., Promise] | None = None,
+        levels: bool = False,
     ) -> None:
         super().__init__()
-        self._partly = partly
+        self._partly, self._levels = partly, levels
         self.mechanism, self._items = mechanism, items or GivenItems()
         self._keys = Keys.plain(self._items.made)
         self._release, self._shards, self._output_files = release, check_shards(shards), check_files(output_files)
@@ -100,7 +103,11 @@ class PrivateTransform(beam.PTransform):
                 f"{keys.item_type.__name__} by its schema: leave out item_type",
                 "item_type",
             )
-        return self._but(_keys=keys)._of_domain(self._items.of(keys), keys.item_type)
+        made = self._but(_keys=keys)._of_domain(self._items.of(keys), keys.item_type)
+        if not self._levels:
+            return made
+        mechanism: Any = made.mechanism
+        return made._but(mechanism=mechanism.of_depth(len(keys.fields)), _keys=LevelKeys(keys.fields))
 
     def _of_domain(self, domain: Domain | PartDomain | None, item_type: type) -> Self:
         """The same with the mechanism for items of this type, and with this domain; None if it has it."""
