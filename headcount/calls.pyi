@@ -30,6 +30,9 @@ def aggregate(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     epsilon: float | None = None,
     delta: float = 0.0,
@@ -88,6 +91,12 @@ def aggregate(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         epsilon: how much one user can change the result at most (default: None).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
@@ -135,6 +144,9 @@ def choose_bound(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     delta: float = 0.0,
     relation: str = "add-remove",
@@ -188,6 +200,12 @@ def choose_bound(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
             and for Gaussian noise (default: 0).
@@ -228,6 +246,9 @@ def count_release(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     epsilon: float | None = None,
     delta: float = 0.0,
@@ -271,6 +292,12 @@ def count_release(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         epsilon: how much one user can change the result at most (default: None).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
@@ -314,6 +341,9 @@ def distribution(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     delta: float = 0.0,
     relation: str = "add-remove",
@@ -357,6 +387,12 @@ def distribution(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
             and for Gaussian noise (default: 0).
@@ -396,6 +432,9 @@ def heavy_hitters(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     delta: float = 0.0,
     relation: str = "add-remove",
@@ -436,6 +475,12 @@ def heavy_hitters(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
             and for Gaussian noise (default: 0).
@@ -481,6 +526,9 @@ def histogram(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     delta: float = 0.0,
     relation: str = "add-remove",
@@ -537,6 +585,12 @@ def histogram(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
             and for Gaussian noise (default: 0).
@@ -578,6 +632,9 @@ def partitions(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     delta: float = 0.0,
     relation: str = "add-remove",
@@ -617,6 +674,12 @@ def partitions(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
             and for Gaussian noise (default: 0).
@@ -655,6 +718,9 @@ def plume(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     epsilon: float | None = None,
     delta: float = 0.0,
@@ -695,6 +761,12 @@ def plume(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         epsilon: how much one user can change the result at most (default: None).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
@@ -740,6 +812,9 @@ def quantiles(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     delta: float = 0.0,
     relation: str = "add-remove",
     label: str | None = None,
@@ -780,6 +855,12 @@ def quantiles(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, a value or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
             and for Gaussian noise (default: 0).
         relation: what a neighbouring input is: one user more or less, or one replaced (default: add-remove); one of
@@ -815,6 +896,9 @@ def sampled(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     delta: float = 0.0,
     relation: str = "add-remove",
@@ -854,6 +938,12 @@ def sampled(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
             and for Gaussian noise (default: 0).
@@ -900,6 +990,9 @@ def shape(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     delta: float = 0.0,
     relation: str = "add-remove",
@@ -951,6 +1044,12 @@ def shape(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
             and for Gaussian noise (default: 0).
@@ -988,6 +1087,9 @@ def top(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     delta: float = 0.0,
     relation: str = "add-remove",
@@ -1025,6 +1127,12 @@ def top(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
             and for Gaussian noise (default: 0).
@@ -1069,6 +1177,9 @@ def total(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     delta: float = 0.0,
     relation: str = "add-remove",
@@ -1117,6 +1228,12 @@ def total(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
             and for Gaussian noise (default: 0).
