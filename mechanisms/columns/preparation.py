@@ -180,7 +180,7 @@ class Preparation:
         if keep.true_count == len(keep):
             return made, place
         # Rows have other numbers now.
-        return {name: each.filter(keep) for name, each in made.items()}, dataclasses.replace(place, first_row=None)
+        return {name: _filtered(each, keep) for name, each in made.items()}, dataclasses.replace(place, first_row=None)
 
 
 def preparation(
@@ -314,6 +314,10 @@ def _texts(column: pa.Array, name: str, place: Place) -> pa.Array:
             name, f"is {found}, and nothing told its type where the job was put together: give schema=pa.schema([...])"
         )
     return _plain(column).cast(pa.string())
+
+
+def _filtered(column: pa.Array, keep: pa.Array) -> pa.Array:
+    return (column.cast(pa.string()) if pa.types.is_string_view(column.type) else column).filter(keep)
 
 
 def _digest(columns: _Columns, on: str) -> str:

@@ -20,6 +20,7 @@ from headcount.pipelines.flags.metrics import values
 from headcount.pipelines.flags.protection import window
 
 if TYPE_CHECKING:
+    from headcount.mechanisms.columns.conditions import Condition
     from headcount.mechanisms.columns.preparation import Preparation
     from headcount.pipelines.sources.columns import Columns
 
@@ -67,7 +68,7 @@ def preparation(args: argparse.Namespace) -> Preparation:
 
     if args.join is not None and args.on is not None and not isinstance(args.join, PublicTable):
         args.join = public_table(args.join, args.on, stores.read)
-    return preparation(args.where, args.join, args.on, time_zone=args.time_zone)
+    return preparation(condition(args), args.join, args.on)
 
 
 def join_digest(args: argparse.Namespace) -> dict[str, str]:
@@ -76,12 +77,11 @@ def join_digest(args: argparse.Namespace) -> dict[str, str]:
     return {} if found is None else {"join_digest": found.digest}
 
 
-def check_rows(args: argparse.Namespace) -> None:
-    """Refuse a condition that is none, before anything is read."""
+def condition(args: argparse.Namespace) -> Condition | None:
+    """What --where says, if it is there; refuses a text that is no condition, before anything is read."""
     from headcount.mechanisms.columns.conditions import parse_condition
 
-    if getattr(args, "where", None) is not None:
-        parse_condition(args.where, zone=args.time_zone)
+    return None if getattr(args, "where", None) is None else parse_condition(args.where, zone=args.time_zone)
 
 
 def rows(args: argparse.Namespace) -> dict[str, Any]:
@@ -108,8 +108,9 @@ def of_factory(factory: Callable[..., Any], args: argparse.Namespace) -> dict[st
 def reported(parser: argparse.ArgumentParser, args: argparse.Namespace) -> dict[str, Any]:
     """The public parameters of a job by its flags, for its report, which leaves out what is None."""
     found = {action.dest: getattr(args, action.dest) for action in parser._actions if flag.is_reported(action)}
-    if found.get("where") is not None:
-        found["where"] = preparation(args).said["where"]  # in one spelling
+    where = condition(args)
+    if where is not None:
+        found["where"] = where.text  # in one spelling
     usual = {"time_zone": "UTC", "protect": "user"}  # which are not worth a line
     return {
         name: None if usual.get(name) == value else one_or_all(value) if name == "item" else value

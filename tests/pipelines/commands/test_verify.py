@@ -30,7 +30,7 @@ from tests.pipelines.refusals import refused
 from tests.runners.jobs import JOBS, STORED, column
 
 DOMAIN = public_domain([f"i{i}" for i in range(1, 200, 3)], str)
-FILES = {"domain": "d.txt", "messages": "m.jsonl", "counters": "c.json"}
+FILES = {"domain": "d.txt", "table": "t.csv", "messages": "m.jsonl", "counters": "c.json"}
 
 
 def planned(words: str, again_from: dict | None = None):
