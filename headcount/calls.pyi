@@ -32,6 +32,9 @@ def aggregate(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     epsilon: float | None = None,
     delta: float = 0.0,
@@ -94,6 +97,12 @@ def aggregate(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         epsilon: how much one user can change the result at most (default: None).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
@@ -141,6 +150,9 @@ def choose_bound(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     delta: float = 0.0,
     relation: str = "add-remove",
@@ -194,6 +206,12 @@ def choose_bound(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
             and for Gaussian noise (default: 0).
@@ -234,6 +252,9 @@ def count_release(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     epsilon: float | None = None,
     delta: float = 0.0,
@@ -277,6 +298,12 @@ def count_release(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         epsilon: how much one user can change the result at most (default: None).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
@@ -320,6 +347,9 @@ def distribution(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     delta: float = 0.0,
     relation: str = "add-remove",
@@ -363,6 +393,12 @@ def distribution(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
             and for Gaussian noise (default: 0).
@@ -402,6 +438,9 @@ def heavy_hitters(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     delta: float = 0.0,
     relation: str = "add-remove",
@@ -442,6 +481,12 @@ def heavy_hitters(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
             and for Gaussian noise (default: 0).
@@ -487,6 +532,9 @@ def histogram(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     delta: float = 0.0,
     relation: str = "add-remove",
@@ -543,6 +591,12 @@ def histogram(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
             and for Gaussian noise (default: 0).
@@ -584,6 +638,9 @@ def partitions(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     delta: float = 0.0,
     relation: str = "add-remove",
@@ -623,6 +680,12 @@ def partitions(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
             and for Gaussian noise (default: 0).
@@ -661,6 +724,9 @@ def plume(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     epsilon: float | None = None,
     delta: float = 0.0,
@@ -701,6 +767,12 @@ def plume(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         epsilon: how much one user can change the result at most (default: None).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
@@ -746,6 +818,9 @@ def quantiles(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     delta: float = 0.0,
     relation: str = "add-remove",
     label: str | None = None,
@@ -786,6 +861,12 @@ def quantiles(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, a value or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
             and for Gaussian noise (default: 0).
         relation: what a neighbouring input is: one user more or less, or one replaced (default: add-remove); one of
@@ -821,6 +902,9 @@ def sampled(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     delta: float = 0.0,
     relation: str = "add-remove",
@@ -860,6 +944,12 @@ def sampled(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
             and for Gaussian noise (default: 0).
@@ -906,6 +996,9 @@ def shape(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     delta: float = 0.0,
     relation: str = "add-remove",
@@ -957,6 +1050,12 @@ def shape(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
             and for Gaussian noise (default: 0).
@@ -994,6 +1093,9 @@ def top(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     delta: float = 0.0,
     relation: str = "add-remove",
@@ -1031,6 +1133,12 @@ def top(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
             and for Gaussian noise (default: 0).
@@ -1075,6 +1183,9 @@ def total(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     delta: float = 0.0,
     relation: str = "add-remove",
@@ -1123,6 +1234,12 @@ def total(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
             and for Gaussian noise (default: 0).

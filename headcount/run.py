@@ -58,7 +58,8 @@ def _released(command: JobCommand[Any], args: argparse.Namespace, data: Any) -> 
         if getattr(args, "domain", None) is not None:
             args.domain = frames.named_domain(args.domain, events.keys, args.max_item_bytes)
         mechanism = command.make_mechanism(args, item_type)
-    plan = command.plan(args, mechanism, item_type).stating(domain_digest(args, events.keys))
+    digests = domain_digest(args, events.keys) | options.join_digest(args)
+    plan = command.plan(args, mechanism, item_type).stating(digests)
     words = options.hint_text(plan.guarantee.epsilon, plan.guarantee.delta)
     if words is not None:
         warnings.warn(words, stacklevel=4)  # where the function was called

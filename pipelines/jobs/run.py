@@ -155,7 +155,7 @@ def run_job(
             _tell(words)
         shards = args.shards or shards_for(source_.size, shared=runner is not None)
         plan, make_transform = make_plan(source_.item_type)
-        plan = plan.stating(domain_digest(args, source_.keys))
+        plan = plan.stating(domain_digest(args, source_.keys) | options.join_digest(args))
         release = accounts.identified(release, args, command, plan)
         transform = make_transform(release, shards)
         if sink is None:

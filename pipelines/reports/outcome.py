@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from headcount.pipelines.reports.summary import is_list, summarize
+from headcount.pipelines.reports.summary import is_list, rows_counted, summarize
 from headcount.pipelines.sinks.formats import decode
 from headcount.pipelines.storage import stores
 
@@ -54,7 +54,12 @@ class Outcome:
 
 def said(report: Mapping[str, Any], shown: str) -> str:
     """What came out, as `shown`; then what must be known of it, and what was chosen. An answer of one line goes first."""
-    decision, listed = report.get("decision"), is_list(report)
-    beside = (report.get("protected"), report.get("note"), decision if listed else None)
+    decision, listed, rows = report.get("decision"), is_list(report), rows_counted(report)
+    beside = (
+        None if rows in shown else rows,
+        report.get("protected"),
+        report.get("note"),
+        decision if listed else None,
+    )
     parts = (None if listed else decision, shown, "\n".join(filter(None, beside)))
     return ("\n\n" if shown else "\n").join(filter(None, parts))
