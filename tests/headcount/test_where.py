@@ -195,5 +195,8 @@ def test_tuples_have_no_other_columns(collect):
         )
     )
     assert found == ["user u1 a"]
+    for again in (Contributions(where="item = a"), Quantile(Budget(1, 1e-2), 0.5, 0, 1, where="item = a")):
+        with pytest.raises(Exception, match="where and join are for rows: give them to the Contributions"):
+            collect(lambda pipeline, again=again: pipeline | beam.Create(kept) | Contributions() | "Again" >> again)
     with pytest.raises(InputError, match="tuples of user and item have no 'country'"):
         collect(lambda pipeline: pipeline | beam.Create(kept) | Contributions(where="country = de"))
