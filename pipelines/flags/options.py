@@ -75,6 +75,13 @@ def join_digest(args: argparse.Namespace) -> dict[str, str]:
     return {} if found is None else {"join_digest": found.digest}
 
 
+def table_hint(args: argparse.Namespace) -> str | None:
+    """What is to be said of a table with a row for each user, which is seldom public."""
+    if getattr(args, "join", None) is None or args.on != args.user:
+        return None
+    return "the table of --join has a row for each user, and is taken as public: what it says of users is not protected"
+
+
 def condition(args: argparse.Namespace) -> Condition | None:
     """What --where says, if it is there; refuses a text that is no condition, before anything is read."""
     from headcount.mechanisms.columns.conditions import parse_condition

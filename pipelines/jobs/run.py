@@ -175,6 +175,8 @@ def run_job(
             sink.prepare(target)
             prepared = True
             options.hint(plan.guarantee.epsilon, plan.guarantee.delta)
+            if (words := options.table_hint(args)) is not None:
+                _tell(words)
             # Workers elsewhere count for themselves: of those, states are told.
             shown = nullcontext() if runner is not None else progress.Progress(sys.stderr, source_.expected_rows)
             with shown:

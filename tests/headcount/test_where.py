@@ -131,6 +131,18 @@ def test_a_command_says_what_it_counted(place, capsys):
     assert main([*again, "--join", str(place / "regions.csv")]) == 0
 
 
+def test_a_table_with_a_row_for_each_user_is_taken_as_public(place, capsys):
+    plans = {"user": [f"u{k}" for k in range(1500)], "plan": ["free", "paid", "free"] * 500}
+    given = {"user": "user", "of": "users", "where": "plan = paid", "epsilon": 1}
+    with pytest.warns(UserWarning, match="^the table of join has a row for each user, and is taken as public"):
+        headcount.total(events(), join=plans, on="user", **given)
+    pq.write_table(pa.table(plans), place / "plans.parquet")
+    words = ["total", "--input", str(place / "events.parquet"), "--user", "user", "--of", "users", "--epsilon", "1"]
+    words += ["--where", "plan=paid", "--join", str(place / "plans.parquet"), "--on", "user"]
+    assert main([*words, "--output", str(place / "out")]) == 0
+    assert "headcount: the table of --join has a row for each user" in capsys.readouterr().err
+
+
 def test_explain_refuses_what_is_no_condition(capsys):
     assert main(["histogram", "--item", "i", "--epsilon", "1", "--delta", "1e-8", "--explain", "--where", "a b"]) == 2
     assert capsys.readouterr().err.startswith("headcount: --where 'a b': at character 3, 'b': after the column 'a'")
@@ -183,5 +195,8 @@ def test_tuples_have_no_other_columns(collect):
         )
     )
     assert found == ["user u1 a"]
+    for again in (Contributions(where="item = a"), Quantile(Budget(1, 1e-2), 0.5, 0, 1, where="item = a")):
+        with pytest.raises(Exception, match="where and join are for rows: give them to the Contributions"):
+            collect(lambda pipeline, again=again: pipeline | beam.Create(kept) | Contributions() | "Again" >> again)
     with pytest.raises(InputError, match="tuples of user and item have no 'country'"):
         collect(lambda pipeline: pipeline | beam.Create(kept) | Contributions(where="country = de"))

@@ -274,6 +274,8 @@ class _ToBatches(beam.DoFn):
         if isinstance(frame, pa.RecordBatch | pa.Table):
             metadata = frame.schema.metadata or {}
             if CONTRIBUTIONS in metadata:  # checked already, and its counts are where they belong
+                if self._row_schema.prepare:
+                    raise prepared_before()
                 yield from self._again(frame)
                 return
         else:
@@ -299,6 +301,13 @@ class _ToBatches(beam.DoFn):
             item=self._row_schema.sources[0],
             count=self._row_schema.count or "count",
         )
+
+
+def prepared_before() -> InputError:
+    """The error that contributions have lost the columns that rows are chosen by."""
+    return InputError(
+        "where and join are for rows: give them to the Contributions that these contributions were made by"
+    )
 
 
 def _is_checked(hint: Any) -> bool:

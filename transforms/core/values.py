@@ -12,10 +12,15 @@ from headcount.mechanisms.batches.contributions import Place
 from headcount.mechanisms.columns.key_column import KeyColumn
 from headcount.mechanisms.columns.preparation import Preparation
 from headcount.mechanisms.columns.row_schema import RowSchema
-from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.sampled.axis import Axis, leaf_column
 from headcount.mechanisms.sampled.leaves import Leaves
-from headcount.transforms.core.contributions import ContributionBatch, _ToBatches, check_whole, is_contributions
+from headcount.transforms.core.contributions import (
+    ContributionBatch,
+    _ToBatches,
+    check_whole,
+    is_contributions,
+    prepared_before,
+)
 from headcount.transforms.keyed.elements import prepared_for
 
 
@@ -36,9 +41,7 @@ class Values(beam.PTransform):
         row_schema = self._row_schema
         if is_contributions(rows):  # whose columns have other names by now
             if row_schema.prepare:
-                raise ParameterError(
-                    "where and join are for rows: give them to the Contributions that these were made by"
-                )
+                raise prepared_before()
             row_schema = dataclasses.replace(row_schema, user="user", items=(KeyColumn("item"),), count=None)
         row_schema = prepared_for(row_schema, rows)
         return rows | "ToLeaves" >> beam.ParDo(_ToLeaves(row_schema, self._axis, self._leaves)).with_output_types(
