@@ -33,6 +33,9 @@ def aggregate(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     epsilon: float | None = None,
     delta: float = 0.0,
@@ -99,6 +102,12 @@ def aggregate(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         epsilon: how much one user can change the result at most (default: None).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
@@ -146,6 +155,9 @@ def choose_bound(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     delta: float = 0.0,
     relation: str = "add-remove",
@@ -200,6 +212,12 @@ def choose_bound(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
             and for Gaussian noise (default: 0).
@@ -240,6 +258,9 @@ def count_release(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     epsilon: float | None = None,
     delta: float = 0.0,
@@ -283,6 +304,12 @@ def count_release(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         epsilon: how much one user can change the result at most (default: None).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
@@ -326,6 +353,9 @@ def distribution(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     delta: float = 0.0,
     relation: str = "add-remove",
@@ -370,6 +400,12 @@ def distribution(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
             and for Gaussian noise (default: 0).
@@ -409,6 +445,9 @@ def heavy_hitters(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     delta: float = 0.0,
     relation: str = "add-remove",
@@ -449,6 +488,12 @@ def heavy_hitters(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
             and for Gaussian noise (default: 0).
@@ -496,6 +541,9 @@ def histogram(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     delta: float = 0.0,
     relation: str = "add-remove",
@@ -559,6 +607,12 @@ def histogram(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
             and for Gaussian noise (default: 0).
@@ -600,6 +654,9 @@ def partitions(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     delta: float = 0.0,
     relation: str = "add-remove",
@@ -639,6 +696,12 @@ def partitions(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
             and for Gaussian noise (default: 0).
@@ -677,6 +740,9 @@ def plume(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     epsilon: float | None = None,
     delta: float = 0.0,
@@ -717,6 +783,12 @@ def plume(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         epsilon: how much one user can change the result at most (default: None).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
@@ -762,6 +834,9 @@ def quantiles(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     delta: float = 0.0,
     relation: str = "add-remove",
     label: str | None = None,
@@ -802,6 +877,12 @@ def quantiles(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, a value or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
             and for Gaussian noise (default: 0).
         relation: what a neighbouring input is: one user more or less, or one replaced (default: add-remove); one of
@@ -837,6 +918,9 @@ def sampled(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     delta: float = 0.0,
     relation: str = "add-remove",
@@ -876,6 +960,12 @@ def sampled(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
             and for Gaussian noise (default: 0).
@@ -922,6 +1012,9 @@ def shape(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     delta: float = 0.0,
     relation: str = "add-remove",
@@ -973,6 +1066,12 @@ def shape(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
             and for Gaussian noise (default: 0).
@@ -1010,6 +1109,9 @@ def top(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     delta: float = 0.0,
     relation: str = "add-remove",
@@ -1047,6 +1149,12 @@ def top(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
             and for Gaussian noise (default: 0).
@@ -1091,6 +1199,9 @@ def total(
     windows: int | None = None,
     count: str | None = None,
     drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
     max_item_bytes: int = 4096,
     delta: float = 0.0,
     relation: str = "add-remove",
@@ -1140,6 +1251,12 @@ def total(
         windows: say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12).
         count: how often a row counts, 10^9 times at most (default: once).
         drop_null: drop rows without a user, an item or a count (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
             and for Gaussian noise (default: 0).

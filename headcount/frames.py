@@ -18,6 +18,7 @@ from headcount.mechanisms.columns.domain_files import DomainFile
 from headcount.mechanisms.columns.given_domain import GivenDomain
 from headcount.mechanisms.columns.keys import Keys
 from headcount.mechanisms.columns.nested import column_at, found_type, is_list
+from headcount.mechanisms.columns.preparation import Preparation
 from headcount.mechanisms.columns.row_schema import asked, user_keys
 from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.sampled.axis import Axis, leaf_column
@@ -39,8 +40,8 @@ class Events(NamedTuple):
 
 def counted(data: Any, args: argparse.Namespace) -> Events:
     """Users, items and counts."""
-    row_schema = asked(**options.rows(args))
-    reader = _reader(data, row_schema.columns)
+    row_schema = asked(**options.rows(args), prepare=options.preparation(args))
+    reader = _reader(data, row_schema.columns, row_schema.prepare, row_schema.named)
     for column in row_schema.items:
         found = found_type(reader.schema, column.source)
         plain = (
@@ -74,9 +75,9 @@ def every_row(data: Any, args: argparse.Namespace) -> Events:
     reader, users = _reader_and_users(data, args)
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for batch, place in _placed(reader):
-            item = pa.repeat(EVERYBODY.names[0], batch.num_rows)
-            yield _contributions(batch, users, item, args, place)
+        for columns, place in reader:
+            item = pa.repeat(EVERYBODY.names[0], len(columns[args.user]))
+            yield _contributions(columns, users, item, args, place)
 
     return Events(batches(), None)
 
@@ -86,32 +87,41 @@ def values(data: Any, args: argparse.Namespace, axis: Axis, leaves: Leaves) -> E
     reader, users = _reader_and_users(data, args, args.value)
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for batch, place in _placed(reader):
-            value = column_at(batch, args.value)
-            leaf = leaf_column(value, axis, leaves, args.value, args.drop_null, place)
-            yield _contributions(batch, users, leaf, args, dataclasses.replace(place, item=args.value))
+        for columns, place in reader:
+            leaf = leaf_column(columns[args.value], axis, leaves, args.value, args.drop_null, place)
+            yield _contributions(columns, users, leaf, args, dataclasses.replace(place, item=args.value))
 
     return Events(batches(), None)
 
 
-def _reader_and_users(data: Any, args: argparse.Namespace, *more: str) -> tuple[pa.RecordBatchReader, Keys]:
-    """A reader of the user's column, the count's and others, which are all there; and who is protected."""
-    column = window(args)
-    names = [args.user, *more, *([] if column is None else [column.source]), args.count]
-    reader = _reader(data, [name for name in names if name is not None])
-    found = {name: found_type(reader.schema, name) for name in names[:-1]}
-    known = {name: pa.string() if type_ is None or pa.types.is_null(type_) else type_ for name, type_ in found.items()}
-    users = user_keys(args.user, column, known, args.time_zone)
+def _reader_and_users(
+    data: Any, args: argparse.Namespace, *more: str
+) -> tuple[Iterator[tuple[Mapping[str, pa.Array], Place]], Keys]:
+    """The user's column, the count's and others, of rows that are prepared; and who is protected."""
+    column, prepare = window(args), options.preparation(args)
+    prepare.check_user(args.user)
+    given = [args.user, *more, *([] if column is None else [column.source]), args.count]
+    names = [name for name in given if name is not None]
+    reader = _reader(data, prepare.read(names), prepare, names)
+    found = {name: found_type(reader.schema, name) for name in prepare.read(names)}
+    known = {name: type_ for name, type_ in found.items() if type_ is not None}
+    prepare, types = prepare.of_types(known)
+    users = user_keys(args.user, column, dict.fromkeys(names, pa.string()) | types, args.time_zone)
     assert users is not None
-    return reader, users
+
+    def prepared() -> Iterator[tuple[Mapping[str, pa.Array], Place]]:
+        for batch, place in _placed(reader):
+            yield prepare.prepared({name: column_at(batch, name) for name in prepare.read(names)}, names, place)
+
+    return prepared(), users
 
 
 def _contributions(
-    batch: pa.RecordBatch, users: Keys, item: pa.Array, args: argparse.Namespace, place: Place
+    columns: Mapping[str, pa.Array], users: Keys, item: pa.Array, args: argparse.Namespace, place: Place
 ) -> pa.RecordBatch:
     place = dataclasses.replace(place, user=args.user, count=args.count or "count")
-    names = users.encode({name: column_at(batch, name) for name in users.sources}, place)
-    count = None if args.count is None else column_at(batch, args.count)
+    names = users.encode({name: columns[name] for name in users.sources}, place)
+    count = None if args.count is None else columns[args.count]
     return contribution_batch(names, item, count, drop_null=args.drop_null, place=place)
 
 
@@ -123,10 +133,12 @@ def _placed(reader: pa.RecordBatchReader) -> Iterator[tuple[pa.RecordBatch, Plac
         first += batch.num_rows
 
 
-def _reader(data: Any, columns: Collection[str]) -> pa.RecordBatchReader:
-    """The columns of these names, or the objects that hold them, which must be there."""
+def _reader(data: Any, columns: Collection[str], prepare: Preparation, names: Collection[str]) -> pa.RecordBatchReader:
+    """The columns of these names, or the objects that hold them, which must be there, and not in a table that is joined."""
     frame = data if is_frame(data) else _columns(data)
     held = isinstance(frame, Mapping)
+    if prepare.join is not None:
+        prepare.refuse_twice(map(str, frame) if held else frame_schema(frame).names, names)
     reader = frame_reader(table_of(frame, columns) if held else frame, columns)
     for name in columns:
         if found_type(reader.schema, name) is None:

@@ -58,8 +58,8 @@ def _read(action: argparse.Action, value: Any) -> Any:
         if not isinstance(value, bool):
             raise _refused(action, "must be True or False", value)
         return value
-    if action.dest == "domain":
-        return value  # which is named once the key columns are known: see `frames.named_domain`
+    if action.dest in ("domain", "join"):
+        return value  # frames too: a domain is named once the key columns are known, and a table read by `options.preparation`
     if action.dest == "bound_from" and isinstance(value, Mapping):
         from headcount.pipelines.commands.bound_options import choice_in
 

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from headcount import frames
-from headcount.keywords import namespace, spelled
+from headcount.keywords import in_keywords, namespace, spelled
 from headcount.mechanisms.counting.input_digest import InputDigest
 from headcount.mechanisms.counting.quality import EVERY_ROW, Quality
 from headcount.mechanisms.errors import HeadcountError
@@ -58,10 +58,11 @@ def _released(command: JobCommand[Any], args: argparse.Namespace, data: Any) -> 
         if getattr(args, "domain", None) is not None:
             args.domain = frames.named_domain(args.domain, events.keys, args.max_item_bytes)
         mechanism = command.make_mechanism(args, item_type)
-    plan = command.plan(args, mechanism, item_type).stating(domain_digest(args, events.keys))
-    words = options.hint_text(plan.guarantee.epsilon, plan.guarantee.delta)
-    if words is not None:
-        warnings.warn(words, stacklevel=4)  # where the function was called
+    digests = domain_digest(args, events.keys) | options.join_digest(args)
+    plan = command.plan(args, mechanism, item_type).stating(digests)
+    for words in (options.hint_text(plan.guarantee.epsilon, plan.guarantee.delta), options.table_hint(args)):
+        if words is not None:
+            warnings.warn(in_keywords(words), stacklevel=4)  # where the function was called
     release = accounts.identified(release, args, command.name, plan)
     account = accounts.open_account(args, command.name, release, plan)
     try:

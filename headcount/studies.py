@@ -36,6 +36,9 @@ def compare(
     time: str | None = None,
     windows: int | None = None,
     explode: str | None = None,
+    where: str | None = None,
+    join: Any = None,
+    on: str | None = None,
 ) -> Comparison:
     """What each method would give at each epsilon, measured against the truth of data that is public or made up.
 

@@ -222,6 +222,7 @@ class JobCommand(Command, Generic[M]):
 
         self.check(args)
         protection.window(args)  # refuses what does not go together
+        options.condition(args)
         made = self.make_mechanism(args, options.item_type(args))
         promise, who = made.guarantee(), protection.protection(args)
         # The promise begins with whom it is made to, whatever else a command says of it.

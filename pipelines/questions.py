@@ -22,6 +22,7 @@ QUESTIONS = (
     Question(
         "How many events per country and day?", "histogram --of events --item country --item viewed_at:day", "keys.md"
     ),
+    Question("How many users per page, on phones alone?", "histogram --item page --where device=phone", "where.md"),
     Question(
         "How many users per country, and of each per page, in numbers that agree?",
         "histogram --levels country,page",

@@ -52,10 +52,10 @@ def for_rows(release: Release, args: argparse.Namespace) -> Release:
     from headcount.mechanisms.columns.row_schema import asked
 
     if getattr(args, "item", None) is not None:
-        return release.of_rows(asked(**options.rows(args)).reading)
+        return release.of_rows(asked(**options.rows(args), prepare=options.preparation(args)).reading)
     found = window(args)
     said = {name: getattr(args, name) for name in ("user", "count", "drop_null", "time_zone")}
-    said |= {"window": None if found is None else found.spec}
+    said |= {"window": None if found is None else found.spec} | options.preparation(args).said
     return release.of_rows(reading(**said, **({"value": args.value} if hasattr(args, "value") else {})))
 
 

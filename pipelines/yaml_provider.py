@@ -21,6 +21,7 @@ from headcount.mechanisms.aggregate.metrics import Metrics
 from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES
 from headcount.mechanisms.columns.domain_files import DomainFile
 from headcount.mechanisms.columns.key_column import parse_columns
+from headcount.mechanisms.columns.preparation import PublicTable, public_table
 from headcount.mechanisms.columns.times import UTC
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.keys import Release
@@ -71,7 +72,10 @@ class Step(beam.PTransform):
         if "rho" in given and "epsilon" in given:
             raise ParameterError(f"give epsilon or rho, got {given['epsilon']!r} and {given['rho']!r}")
         _check_missing(given, own)
-        _check_texts(given, ["user", "count", "value", "explode", "time_zone", "protect", "time", *release])
+        texts = ["user", "count", "value", "explode", "time_zone", "protect", "time", "where", "join", "on"]
+        _check_texts(given, [*texts, *release])
+        if "join" in given and "on" in given:
+            given["join"] = public_table(given["join"], given["on"], stores.read)
         item = given.get("item", "item")
         if not isinstance(item, str | list) or (
             isinstance(item, list) and not all(isinstance(each, str) for each in item)
@@ -84,7 +88,10 @@ class Step(beam.PTransform):
         self._transform = transform
         holds = "value" if of_values else "item"
         names = {"user": "user", holds: holds} | _those(given, ("user", holds, "count"))
-        self._columns = list(names.values()) if of_values else []  # keys know their own columns
+        tabled = given["join"].types if isinstance(given.get("join"), PublicTable) else {}
+        self._columns = [
+            name for name in names.values() if of_values and name not in tabled
+        ]  # keys know their own columns
         numbers = {name: _number(name, value) for name, value in _those(given, budget).items()}
         self._budget = Zcdp(**numbers) if "rho" in numbers else Budget(**numbers)
         self._arguments = _arguments(_those(given, own), own, given.get("max_item_bytes", MAX_ITEM_BYTES), item)

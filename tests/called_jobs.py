@@ -10,14 +10,14 @@ from headcount.functions import arguments
 from headcount.pipelines import parser
 from headcount.pipelines.command import load
 from tests.golden import events
-from tests.runners.jobs import JOBS, column
+from tests.runners.jobs import JOBS, column, words_of
 
 OF_EVENTS = [job for job, words in JOBS.items() if not {"shuffle", "pan-private"} & {*words.split()}]
 
 
 def called(job: str, data, **more: Any) -> tuple[headcount.Result, argparse.Namespace]:
     """The result of the call that a command line stands for, and the arguments of that."""
-    name, *own = JOBS[job].format(domain=data / "domain.txt").split()
+    name, *own = words_of(job, data)
     command = load(name)
     args, _ = parser.parse(command, ["--user", "user", *column(name, own), *own])
     defaults, _ = parser.parse(command, [])

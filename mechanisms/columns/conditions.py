@@ -127,8 +127,7 @@ class Condition:
                 check_values(types[part.column], part.by, part.values, self.zone)
             except ParameterError as error:
                 raise ParameterError(
-                    f"{self.parameter} {self.text!r}: {part.text()!r}, where column {part.column!r} is "
-                    f"{types[part.column]}: {error}",
+                    f"{self.parameter} {self.text!r}: column {part.column!r} is {types[part.column]}: {error}",
                     self.parameter,
                 ) from None
 

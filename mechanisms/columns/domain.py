@@ -33,15 +33,16 @@ _UUID = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 
 @dataclasses.dataclass(frozen=True)
 class Given:
-    """Where keys come from, for messages: what it is called, and what a row of it is called."""
+    """Where keys come from, for messages: what it is called, what a row of it is called, and the parameter that gave it."""
 
     where: str = "the domain"
     row: str = "key"
+    parameter: str = "domain"
 
     def error(self, problem: str, row: int | None = None) -> ParameterError:
         """An error about all of it, or about a row."""
         told = "" if row is None else f": {self.row} {row + 1}"
-        return ParameterError(f"{self.where}{told} {problem}", "domain")
+        return ParameterError(f"{self.where}{told} {problem}", self.parameter)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -94,7 +94,7 @@ class DomainFile:
         names = in_order(self._names(contents, keys), self._given)
         if names.nbytes <= TRAVELS_BYTES:
             return Domain(names)
-        return StoredDomain(_Load(self._absolute(), keys, tuple(map(_stamp, contents))), names)
+        return StoredDomain(_Load(self._absolute(), keys, tuple(map(stamp, contents))), names)
 
     def _is_partly(self, columns: Sequence[str]) -> bool:
         """Whether some of the key columns have a list, and others have none."""
@@ -103,7 +103,7 @@ class DomainFile:
     def _absolute(self) -> DomainFile:
         """The same wherever a worker runs."""
         path = self.path
-        made = _absolute(path) if isinstance(path, str) else {name: _absolute(each) for name, each in path.items()}
+        made = absolute(path) if isinstance(path, str) else {name: absolute(each) for name, each in path.items()}
         return dataclasses.replace(self, path=made)
 
     @property
@@ -152,14 +152,14 @@ class _Load:
 
     def __call__(self) -> Names:
         contents = []
-        for path, stamp in zip(self.file.sources, self.stamps, strict=True):
+        for path, expected in zip(self.file.sources, self.stamps, strict=True):
             try:
                 content = self.file.read(path) if isinstance(path, str) else b""
             except (OSError, ValueError):
                 raise InputError(
                     f"domain {path!r} cannot be read by a worker: a large domain must lie where all workers can read it"
                 ) from None
-            if _stamp(content) != stamp:
+            if stamp(content) != expected:
                 raise InputError(f"domain {path!r} has changed since the job began: run the job again")
             contents.append(content)
         return self.file._names(contents, self.keys)
@@ -189,12 +189,13 @@ def _list_of(name: str, source: str | KeyList, content: bytes) -> KeyList:
     return source if isinstance(source, KeyList) else _key_list(source, content, [name])
 
 
-def _absolute(source: Any) -> Any:
-    """A source with the path of its file wherever a worker runs."""
+def absolute(source: Any) -> Any:
+    """A path that also holds for a worker, which has another working directory; what is no path is as it is."""
     return os.path.abspath(source) if isinstance(source, str) and "://" not in source else source
 
 
-def _stamp(content: bytes) -> str:
+def stamp(content: bytes) -> str:
+    """What tells the bytes of a file from others."""
     return hashlib.blake2b(content, digest_size=32).hexdigest()
 
 
@@ -205,19 +206,25 @@ def _given(path: str) -> Given:
 def _key_list(path: str, content: bytes, wanted: Sequence[str] | None) -> KeyList:
     """The columns of a file that are wanted; None for whatever it has."""
     given = _given(path)
-    if len(content) >> 31:
-        raise given.error("has more than 2 GB: shorten the keys")
-    if path.endswith(".parquet"):
-        return KeyList(_parquet(content, wanted, given), given)
-    if path.endswith(".csv"):
-        return KeyList(_csv(content, wanted, given), given)
+    columns = table_columns(path, content, wanted, given)
+    if columns is not None:
+        return KeyList(columns, given)
     if wanted is not None and len(wanted) > 1:
-        columns = ", ".join(map(repr, wanted))
+        listed = ", ".join(map(repr, wanted))
         raise given.error(
-            f"has one value per line, but a key has the columns {columns}: give a .csv or .parquet file with these columns, or "
+            f"has one value per line, but a key has the columns {listed}: give a .csv or .parquet file with these columns, or "
             "a list for each of them"
         )
     return KeyList({ITEM if wanted is None else wanted[0]: _lines(content, given)}, given)
+
+
+def table_columns(path: str, content: bytes, wanted: Sequence[str] | None, given: Given) -> dict[str, pa.Array] | None:
+    """The columns of a Parquet file, or the texts of a CSV file, that are wanted; None if a file is neither by its name."""
+    if len(content) >> 31:
+        raise given.error("has more than 2 GB: shorten it")
+    if path.endswith(".parquet"):
+        return _parquet(content, wanted, given)
+    return _csv(content, wanted, given) if path.endswith(".csv") else None
 
 
 def _lines(content: bytes, given: Given) -> pa.Array:

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headcount.mechanisms.batches.contributions import Place
+from headcount.mechanisms.batches.decimals import decimal_bins, decimal_names
 from headcount.mechanisms.columns import times
-from headcount.mechanisms.columns.decimals import decimal_bins, decimal_names
 from headcount.mechanisms.columns.key_column import INT, UNITS, KeyColumn
 from headcount.mechanisms.errors import InputError
 

@@ -22,6 +22,9 @@ _PLAIN = {
     "explode": None,
     "time_zone": UTC,
     "window": None,
+    "where": None,
+    "join": None,
+    "on": None,
 }
 
 

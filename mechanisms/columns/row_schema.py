@@ -18,6 +18,7 @@ from headcount.mechanisms.columns.flags import parse_carried
 from headcount.mechanisms.columns.key_column import KeyColumn, parse_columns
 from headcount.mechanisms.columns.keys import Keys
 from headcount.mechanisms.columns.nested import column_at, element_type, exploded, found_type, is_list
+from headcount.mechanisms.columns.preparation import Preparation
 from headcount.mechanisms.columns.reading import reading
 from headcount.mechanisms.columns.times import UTC, check_zone
 from headcount.mechanisms.columns.value_ranges import (
@@ -39,6 +40,8 @@ class RowSchema:
 
     `values` are the columns of numbers that rows carry, with their ranges, for what is made of these by key.
 
+    `prepare` is what is done to rows before all else, of which the columns named here are the result.
+
     `users` and `keys` are None where types are not known: such columns must hold strings or integers.
     """
 
@@ -51,10 +54,12 @@ class RowSchema:
     time_zone: str = UTC
     window: KeyColumn | None = None
     values: tuple[ValueRange, ...] = ()
+    prepare: Preparation = Preparation()
     users: Keys | None = None
     keys: Keys | None = None
 
     def __post_init__(self) -> None:
+        self.prepare.check_user(self.user)
         named = [name for name in (self.user, *self.sources, self.count) if name is not None]
         if len(set(named)) < len(named):
             raise ParameterError(f"user, item and count must be different columns, got {', '.join(map(repr, named))}")
@@ -75,10 +80,16 @@ class RowSchema:
         return tuple(dict.fromkeys(column.source for column in self.items))
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """All columns that are read, each once."""
-        named = (self.user, *self.sources, self.count, *self.beside)
+    def named(self) -> tuple[str, ...]:
+        """All columns that something is made of, each once."""
+        carried = (name for of in self.values for name in of.sources)
+        named = (self.user, *self.sources, self.count, self.time, *carried)
         return tuple(dict.fromkeys(name for name in named if name is not None))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns that rows must have, each once."""
+        return self.prepare.read(self.named)
 
     @property
     def time(self) -> str | None:
@@ -88,7 +99,7 @@ class RowSchema:
     @property
     def beside(self) -> tuple[str, ...]:
         """The columns besides those of user, key and count, which are all that a tuple has."""
-        return (*(() if self.time is None else (self.time,)), *(name for of in self.values for name in of.sources))
+        return tuple(name for name in self.columns if name not in (self.user, *self.sources, self.count))
 
     @property
     def reading(self) -> str:
@@ -102,6 +113,7 @@ class RowSchema:
             explode=self.explode,
             time_zone=self.time_zone,
             window=None if self.window is None else self.window.spec,
+            **self.prepare.said,
         )
 
     @property
@@ -116,6 +128,7 @@ class RowSchema:
 
     def of_schema(self, schema: pa.Schema, where: str = "") -> RowSchema:
         """The same for columns of these types, or an InputError, which begins with `where`; a null type is one not known."""
+        self.prepare.refuse_twice(schema.names, self.named, where)
         found = {path: _found(schema, path) for path in self.columns}
         for path, type_ in found.items():
             if type_ is None:
@@ -125,7 +138,7 @@ class RowSchema:
 
     def of_types(self, found: Mapping[str, pa.DataType], where: str = "") -> RowSchema:
         """The same for types by the path of a column, some of which may be missing."""
-        types = {path: type_ for path, type_ in found.items() if not pa.types.is_null(type_)}
+        prepare, types = self.prepare.of_types(found, where)
         if self.count in types and not pa.types.is_integer(types[self.count]):
             raise InputError(f"{where}column {self.count!r} is {types[self.count]}; counts are whole numbers")
         for of in self.values:
@@ -135,7 +148,8 @@ class RowSchema:
             types[self.explode] = element_type(types[self.explode], self.explode)
         known = not self.is_plain or self.sources[0] in types
         fields = (field_of(column, types.get(column.source, _STRING), where, self.time_zone) for column in self.items)
-        return dataclasses.replace(self, users=users, keys=Keys(tuple(fields)) if known else None)
+        keys = Keys(tuple(fields)) if known else None
+        return dataclasses.replace(self, prepare=prepare, users=users, keys=keys)
 
     def batch(self, data: pa.RecordBatch, place: Place) -> pa.RecordBatch:
         """The contributions of a batch, or an InputError; `place` says where it comes from."""
@@ -153,6 +167,7 @@ class RowSchema:
 
     def contributions(self, columns: Mapping[str, pa.Array], place: Place) -> pa.RecordBatch:
         """The contributions of columns, by their paths; they are all there."""
+        columns, place = self.prepare.prepared(columns, self.named, place)
         if self.explode is not None:
             if pa.types.is_null(columns[self.explode].type):  # no row has a list
                 columns = {**columns, self.explode: pa.nulls(len(columns[self.explode]), pa.list_(pa.null()))}
@@ -202,12 +217,24 @@ def asked(
     protect: str = USER,
     time: str | None = None,
     values: Iterable[str | ValueRange] = (),
+    prepare: Preparation | None = None,
 ) -> RowSchema:
     """The schema of rows that these words ask for, with no types known yet."""
     window = window_column(protect, time)
     zone = check_zone(time_zone)
     ranges = tuple(parse_carried("values", of, zone) if isinstance(of, str) else of for of in values)
-    return RowSchema(user, parse_columns(item), count, drop_null, max_item_bytes, explode, zone, window, ranges)
+    return RowSchema(
+        user,
+        parse_columns(item),
+        count,
+        drop_null,
+        max_item_bytes,
+        explode,
+        zone,
+        window,
+        ranges,
+        prepare or Preparation(),
+    )
 
 
 def window_column(protect: str, time: str | None) -> KeyColumn | None:

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headcount.mechanisms.batches.contributions import Place
+from headcount.mechanisms.batches.decimals import decimal_floats
 from headcount.mechanisms.batches.shards import MISSING
 from headcount.mechanisms.checks import check_number
-from headcount.mechanisms.columns.decimals import decimal_floats
 from headcount.mechanisms.errors import InputError, ParameterError
 
 #: A value is a whole number of half ranges / 2**VALUE_BITS, counted from the middle of its range.

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headcount.mechanisms.batches.contributions import Place
+from headcount.mechanisms.batches.decimals import decimal_floats
 from headcount.mechanisms.checks import is_real
-from headcount.mechanisms.columns.decimals import decimal_floats
 from headcount.mechanisms.columns.value_ranges import is_text, text_numbers, valid_text
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.sampled.leaves import Leaves

@@ -64,7 +64,10 @@ def sample_name(args: argparse.Namespace) -> str:
     """
     made = [] if args.explode is None and args.time_zone == "UTC" else [args.explode, args.time_zone]
     windows = [] if args.protect == "user" else [args.protect, args.time]
-    return json.dumps([args.user, options.one_or_all(args.item), args.count, args.max_item_bytes, *made, *windows])
+    prepare = options.preparation(args)
+    prepared = [prepare.said] if prepare else []
+    read = [args.user, options.one_or_all(args.item), args.count, args.max_item_bytes]
+    return json.dumps([*read, *made, *windows, *prepared])
 
 
 def make_mechanism(args: argparse.Namespace, item_type: type) -> Mechanism:

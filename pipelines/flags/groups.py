@@ -41,6 +41,7 @@ def add_columns(group: argparse._ArgumentGroup, values: bool = False, item_neede
     group.add_argument("--count", metavar="COLUMN", help="how often a row counts, 10^9 times at most (default: once)")
     held = "a value" if values else "an item"
     group.add_argument("--drop-null", action="store_true", help=f"drop rows without a user, {held} or a count")
+    add_rows(group)
     if values:
         return
     add(
@@ -51,6 +52,36 @@ def add_columns(group: argparse._ArgumentGroup, values: bool = False, item_neede
         metavar="N",
         help="rows with a longer item are dropped (default: %(default)s)",
         rare=True,
+    )
+
+
+def add_rows(group: argparse._ArgumentGroup) -> None:
+    """Which rows count, and a public table beside them."""
+    group.add_argument(
+        "--where",
+        metavar="CONDITION",
+        help='count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), '
+        "is null, and, or, not (default: all rows)",
+    )
+    add_join(
+        group,
+        "a public table, .csv or .parquet with one row for each key of --on, whose columns can then be used as the "
+        "rows' own; rows without a partner have nulls there. It must be public and never be made of the private data: its rows "
+        "would tell who is in that",
+    )
+    group.add_argument("--on", metavar="COLUMN", help="the column by which rows find theirs in the table of --join")
+
+
+def add_join(group: argparse._ArgumentGroup, what: str) -> None:
+    """The file of a public table; `what` it holds is the help."""
+    add(
+        group,
+        "--join",
+        reported=False,
+        kind="Any",
+        python=f"{what}; a frame, or the path of a file".replace(".csv or .parquet with", "with"),
+        metavar="FILE",
+        help=what,
     )
 
 

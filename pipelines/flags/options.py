@@ -20,7 +20,9 @@ from headcount.pipelines.flags.metrics import values
 from headcount.pipelines.flags.protection import window
 
 if TYPE_CHECKING:
+    from headcount.mechanisms.columns.conditions import Condition
     from headcount.mechanisms.columns.keys import Keys
+    from headcount.mechanisms.columns.preparation import Preparation
     from headcount.pipelines.sources.columns import Columns
 
 NAMING = "an item that one user alone has cannot be hidden for certain"  # why there must be a delta
@@ -55,7 +57,37 @@ def columns(args: argparse.Namespace) -> Columns:
     from headcount.pipelines.sources.columns import columns_of  # which needs Arrow, as flags do not
 
     given = (args.user, args.item, args.count, args.explode, args.time_zone, window(args))
-    return columns_of(*given, values(args))
+    return columns_of(*given, values(args), preparation(args))
+
+
+def preparation(args: argparse.Namespace) -> Preparation:
+    """What is done to rows before anything else, by the flags of `add_rows`; the table of a file is read once."""
+    from headcount.mechanisms.columns.preparation import PublicTable, preparation, public_table
+    from headcount.pipelines.storage import stores
+
+    if args.join is not None and args.on is not None and not isinstance(args.join, PublicTable):
+        args.join = public_table(args.join, args.on, stores.read)
+    return preparation(condition(args), args.join, args.on)
+
+
+def join_digest(args: argparse.Namespace) -> dict[str, str]:
+    """What a report states of the table of --join, as a parameter: a digest of what it holds, in whatever file."""
+    found = preparation(args).join if getattr(args, "join", None) is not None else None
+    return {} if found is None else {"join_digest": found.digest}
+
+
+def table_hint(args: argparse.Namespace) -> str | None:
+    """What is to be said of a table with a row for each user, which is seldom public."""
+    if getattr(args, "join", None) is None or args.on != args.user:
+        return None
+    return "the table of --join has a row for each user, and is taken as public: what it says of users is not protected"
+
+
+def condition(args: argparse.Namespace) -> Condition | None:
+    """What --where says, if it is there; refuses a text that is no condition, before anything is read."""
+    from headcount.mechanisms.columns.conditions import parse_condition
+
+    return None if getattr(args, "where", None) is None else parse_condition(args.where, zone=args.time_zone)
 
 
 def settle_levels(args: argparse.Namespace) -> None:
@@ -82,7 +114,7 @@ def shown_keys(args: argparse.Namespace, keys: Keys | None) -> Keys | None:
 
 
 def rows(args: argparse.Namespace) -> dict[str, Any]:
-    """What the flags of `add_input` say of rows, as the parameters of `Contributions` and of `columns.row_schema`."""
+    """What the flags of `add_input` say of prepared rows, as parameters of `Contributions` and of `columns.row_schema`."""
     names = "user item count drop_null max_item_bytes explode time_zone protect time"
     return {name: getattr(args, name) for name in names.split()} | {"values": values(args)}
 
@@ -105,6 +137,9 @@ def of_factory(factory: Callable[..., Any], args: argparse.Namespace) -> dict[st
 def reported(parser: argparse.ArgumentParser, args: argparse.Namespace) -> dict[str, Any]:
     """The public parameters of a job by its flags, for its report, which leaves out what is None."""
     found = {action.dest: getattr(args, action.dest) for action in parser._actions if flag.is_reported(action)}
+    where = condition(args)
+    if where is not None:
+        found["where"] = where.text  # in one spelling
     usual = {"time_zone": "UTC", "protect": "user"}  # which are not worth a line
     return {
         name: None if usual.get(name) == value else one_or_all(value) if name == "item" else value

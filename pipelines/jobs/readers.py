@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 
 import apache_beam as beam
 import pyarrow as pa
@@ -27,7 +28,7 @@ class EveryRow(Events):
     required = ("--input", "--user", "--output")
 
     def _asked(self, args: argparse.Namespace) -> Columns:
-        return Columns(args.user, count=args.count, zone=args.time_zone, window=window(args))
+        return _users(args)
 
     def read(self, pipeline: beam.Pipeline) -> beam.PCollection:
         """Checked contributions."""
@@ -41,6 +42,12 @@ class EveryRow(Events):
             | "Contributions"
             >> beam.Map(_every_row, users, args.count, args.drop_null).with_output_types(ContributionBatch)
         )
+
+
+def _users(args: argparse.Namespace) -> Columns:
+    """The columns of users, counts and windows."""
+    prepare = options.preparation(args)
+    return Columns(args.user, count=args.count, zone=args.time_zone, window=window(args), prepare=prepare)
 
 
 def _every_row(batch: pa.RecordBatch, users: Keys, count: str | None, drop_null: bool) -> pa.RecordBatch:
@@ -63,7 +70,7 @@ class Values(Events):
 
     def _asked(self, args: argparse.Namespace) -> Columns:
         values = ValueColumn(args.value, self.axis, self.leaves, args.drop_null)
-        return Columns(args.user, count=args.count, zone=args.time_zone, values=values, window=window(args))
+        return dataclasses.replace(_users(args), values=values)
 
     @classmethod
     def over(cls, axis: Axis, leaves: Leaves) -> type[Values]:

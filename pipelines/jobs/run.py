@@ -155,7 +155,7 @@ def run_job(
             _tell(words)
         shards = args.shards or shards_for(source_.size, shared=runner is not None)
         plan, make_transform = make_plan(source_.item_type)
-        plan = plan.stating(domain_digest(args, source_.keys))
+        plan = plan.stating(domain_digest(args, source_.keys) | options.join_digest(args))
         release = accounts.identified(release, args, command, plan)
         transform = make_transform(release, shards)
         if sink is None:
@@ -175,6 +175,8 @@ def run_job(
             sink.prepare(target)
             prepared = True
             options.hint(plan.guarantee.epsilon, plan.guarantee.delta)
+            if (words := options.table_hint(args)) is not None:
+                _tell(words)
             # Workers elsewhere count for themselves: of those, states are told.
             shown = nullcontext() if runner is not None else progress.Progress(sys.stderr, source_.expected_rows)
             with shown:

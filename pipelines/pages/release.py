@@ -55,6 +55,8 @@ def _facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     facts += [("items", f"{report['rows']:,}")] if report.get("keys") else []
     weak = " (weak)" * (guarantee["epsilon"] > LARGE_EPSILON)
     facts.append(("privacy", f"epsilon {guarantee['epsilon']:.6g}{weak}, delta {guarantee['delta']:.6g}"))
+    facts += [("rows", f"where {texts.name(parameters['where'], 200)}")] if "where" in parameters else []
+    facts += [("public table", f"by {texts.name(parameters['on'])}")] if "join_digest" in parameters else []
     window = WINDOWS.get(guarantee["unit"])
     if window is not None:
         zone, column = (texts.name(parameters.get(each, "UTC")) for each in ("time_zone", "time"))

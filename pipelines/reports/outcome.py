@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from headcount.pipelines.reports.series import summary_of
-from headcount.pipelines.reports.summary import is_list, summarize
+from headcount.pipelines.reports.summary import is_list, rows_counted, summarize
 from headcount.pipelines.sinks.formats import decode, decode_parquet, typed
 from headcount.pipelines.storage import stores
 
@@ -73,7 +73,12 @@ class Outcome:
 
 def said(report: Mapping[str, Any], shown: str) -> str:
     """What came out, as `shown`; then what must be known of it, and what was chosen. An answer of one line goes first."""
-    decision, listed = report.get("decision"), is_list(report)
-    beside = (report.get("protected"), report.get("note"), decision if listed else None)
+    decision, listed, rows = report.get("decision"), is_list(report), rows_counted(report)
+    beside = (
+        None if rows in shown else rows,
+        report.get("protected"),
+        report.get("note"),
+        decision if listed else None,
+    )
     parts = (None if listed else decision, shown, "\n".join(filter(None, beside)))
     return ("\n\n" if shown else "\n").join(filter(None, parts))

@@ -20,6 +20,7 @@ _ROWS = {"quantile": "quantile", "of": "total", "low": "range"}
 SIZES = ("count", "bounded_count", "probability")
 _BESIDE = {"noise_stddev": "+-", "error": "error"}
 _NAME = 40  # letters of an item in a table
+_CONDITION = 120  # letters of a condition in a title
 _WIDE = 120  # letters of a line of a table; what is wider goes into another one below
 _MUCH = 0.2  # of the events: what is left out beyond it is told before the numbers
 _LISTED = 4  # metrics that a title names
@@ -42,7 +43,17 @@ _TITLES = {
 
 
 def title(report: Mapping[str, Any]) -> str:
-    """What a release answers, in a few words."""
+    """What a release answers, in a few words, and of which rows."""
+    return ", ".join(filter(None, (_answered(report), rows_counted(report))))
+
+
+def rows_counted(report: Mapping[str, Any]) -> str:
+    """Which rows a release is of; nothing, where it is of all."""
+    where = report.get("details", {}).get("parameters", {}).get("where")
+    return "" if where is None else f"of rows where {name(where, _CONDITION)}"
+
+
+def _answered(report: Mapping[str, Any]) -> str:
     command, parameters = report["command"], report.get("details", {}).get("parameters", {})
     keys = _and([*map(name, report.get("keys", []))]) or "item"
     if command == "histogram":

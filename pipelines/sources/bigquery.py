@@ -90,7 +90,7 @@ def split(
         table=f"projects/{table.project}/datasets/{table.dataset}/tables/{table.table}",
         data_format=messages.DataFormat.ARROW,
         read_options=messages.ReadSession.TableReadOptions(
-            selected_fields=list(columns.names), arrow_serialization_options=compression
+            selected_fields=list(columns.read), arrow_serialization_options=compression
         ),
     )
     with _reading(path):
@@ -108,7 +108,7 @@ def read(path: str, columns: Columns, expected: ColumnTypes, stream: Stream) -> 
     place = f"{path}, stream {stream.number}"
     row = 1
     for batch in _batches(path, stream):
-        yield event_batch(place, row, columns, expected, {name: column_at(batch, name) for name in columns.names})
+        yield event_batch(place, row, columns, expected, {name: column_at(batch, name) for name in columns.read})
         row += batch.num_rows
 
 

@@ -13,11 +13,13 @@ from headcount.mechanisms.columns import nested
 from headcount.mechanisms.columns.fields import field_of
 from headcount.mechanisms.columns.key_column import KeyColumn, parse_columns
 from headcount.mechanisms.columns.keys import Keys, resolve
+from headcount.mechanisms.columns.preparation import Preparation
 from headcount.mechanisms.columns.times import UTC, check_zone, is_time
 from headcount.mechanisms.columns.value_ranges import ValueRange
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.sampled.axis import Axis, is_value_type, leaf_column
 from headcount.mechanisms.sampled.leaves import Leaves
+from headcount.pipelines import progress
 from headcount.pipelines.sources.hive import folder_columns, folder_value
 from headcount.pipelines.suggestions import did_you_mean, each_of, nearest
 
@@ -37,9 +39,9 @@ class ValueColumn:
     leaves: Leaves
     drop_null: bool  # NaN is null; otherwise it is refused
 
-    def leaf(self, path: str, first_row: int, array: pa.Array) -> pa.Array:
+    def leaf(self, place: Place, array: pa.Array) -> pa.Array:
         """The leaf of each value of a batch."""
-        return leaf_column(array, self.axis, self.leaves, self.name, self.drop_null, Place(path, first_row))
+        return leaf_column(array, self.axis, self.leaves, self.name, self.drop_null, place)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +51,8 @@ class Columns:
     A job that needs no users, no keys or no counts leaves them out; `values` are in place of keys. A row counts for each
     element of the list in its column `explode`, which must be one of the keys'. `zone` is the time zone of the keys' units.
     `window` is the column of the times by which users are protected, if they are by windows. `carried` are values that rows
-    carry to what is made of them by key: columns of numbers, and those of conditions.
+    carry to what is made of them by key: columns of numbers, and those of conditions. All of these are columns of rows as
+    `prepare` makes them.
     """
 
     user: str | None
@@ -60,8 +63,10 @@ class Columns:
     values: ValueColumn | None = None
     window: KeyColumn | None = None
     carried: tuple[ValueRange, ...] = ()
+    prepare: Preparation = Preparation()
 
     def __post_init__(self) -> None:
+        self.prepare.check_user(self.user)
         for name in self.names:
             if not isinstance(name, str) or not name:
                 raise ParameterError(f"a column must be named by a string that is not empty, got {name!r}")
@@ -97,10 +102,15 @@ class Columns:
         """The columns of numbers that are carried, and those that conditions compare with numbers."""
         return tuple(dict.fromkeys(name for of in self.carried for name in of.number_sources))
 
+    @property
+    def read(self) -> tuple[str, ...]:
+        """Those that the files have: a table that is joined has others, and a condition may need more."""
+        return self.prepare.read(self.names)
+
     def stored(self, path: str) -> tuple[str, ...]:
-        """Those that a file itself holds: the others are in the names of its folders."""
+        """Those of them that a file itself holds: the others are in the names of its folders."""
         folders = folder_columns(path)
-        return tuple(name for name in self.names if name not in folders)
+        return tuple(name for name in self.read if name not in folders)
 
 
 def columns_of(
@@ -111,10 +121,11 @@ def columns_of(
     zone: str = UTC,
     window: KeyColumn | None = None,
     carried: Iterable[ValueRange] = (),
+    prepare: Preparation | None = None,
 ) -> Columns:
     """The columns that texts ask for, as in `mechanisms.columns.key_column`."""
-    keys = () if item is None else parse_columns(item)
-    return Columns(user, keys, count, explode, zone, window=window, carried=tuple(carried))
+    keys, prepare = () if item is None else parse_columns(item), prepare or Preparation()
+    return Columns(user, keys, count, explode, zone, window=window, carried=tuple(carried), prepare=prepare)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,7 +155,9 @@ def found_types(path: str, columns: Columns, schema: pa.Schema, decoded: int = 0
     """The types of the columns of a file whose own columns are these; refuses what cannot be a user, a key or a count."""
     check_names(path, columns, schema)
     stored = columns.stored(path)
-    types = {name: nested.found_type(schema, name) if name in stored else pa.string() for name in columns.names}
+    types = {name: nested.found_type(schema, name) if name in stored else pa.string() for name in columns.read}
+    types |= {name: found for name, found in columns.prepare.tabled.items() if name in columns.names}
+    columns.prepare.of_types(types, f"{path}: ")
     empty = [name for name in (columns.user, *columns.held) if name is not None and pa.types.is_null(types[name])]
     if empty:
         raise InputError(f"{path}: column {empty[0]!r} is null: by its type no row has a value")
@@ -153,8 +166,9 @@ def found_types(path: str, columns: Columns, schema: pa.Schema, decoded: int = 0
             raise InputError(f"{path}: column {name!r} is {object_description(name, found.names)}")
     if columns.user is not None:
         types[columns.user] = _user_type(path, columns.user, types[columns.user])
-    for name in columns.held:
-        types[name] = _widened(types[name])
+    for name in (*columns.held, *columns.prepare.columns):
+        if name in types:
+            types[name] = _widened(types[name])
     if columns.values is not None:
         if not is_value_type(types[columns.values.name]):
             needed = "values must be numbers, dates, times or texts of these"
@@ -200,7 +214,7 @@ def _widened(found: pa.DataType) -> pa.DataType:
 
 def check_agreement(path: str, columns: Columns, found: ColumnTypes, expected: ColumnTypes) -> None:
     """Refuses a file whose columns have other types than those of the file that was looked at first."""
-    for name in columns.names:
+    for name in found.schema.names:
         here, there = (each.schema.field(name).type for each in (found, expected))
         asked = [key for key in columns.made if key.source == name]
         made = (bool(asked) or name in columns.numbers) and all(key.unit or key.edges for key in asked)
@@ -254,7 +268,8 @@ def check_names(path: str, columns: Columns, available: pa.Schema | Iterable[str
     stored = columns.stored(path)
     if not stored:
         raise InputError(f"{path}: all columns are in the names of its folders: name one that the file itself holds")
-    for name in columns.names:
+    columns.prepare.refuse_twice(names, columns.names, f"{path}: ")
+    for name in columns.read:
         if names.count(name) > 1:
             raise InputError(f"{path}: column {name!r} occurs {names.count(name)} times")
         if name not in stored and name in names:
@@ -279,7 +294,7 @@ def check_names(path: str, columns: Columns, available: pa.Schema | Iterable[str
     if is_schema or len(missing) < len(stored):
         shown = ", ".join(repr(name) for name in names[:_MOST_NAMES])
         more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-        near = did_you_mean(map(repr, nearest(missing[0], [name for name in names if name not in columns.names])))
+        near = did_you_mean(map(repr, nearest(missing[0], [name for name in names if name not in columns.read])))
         raise InputError(
             f"{path}: no column {missing[0]!r}{near and f', {near}' or ';'} it has {shown or 'none'}{more}"
         )
@@ -294,16 +309,21 @@ def event_batch(
 ) -> pa.RecordBatch:
     """One batch of events: the columns by their names, with the file and the number of its first row as metadata.
 
-    Columns in the names of folders are added.
+    Columns in the names of folders are added. Then rows are prepared; without some of them, no row has a number.
     """
     chosen: dict[str, pa.Array] = {}
     rows = len(next(iter(arrays.values()))) if arrays else 0
+    progress.advance(rows)
+    given = {
+        name: arrays[name] if name in arrays else _constant(folder_value(path, name), rows) for name in columns.read
+    }
+    made, place = columns.prepare.prepared(given, columns.names, Place(path, first_row))
     for name in columns.names:
-        array = arrays[name] if name in arrays else _constant(folder_value(path, name), rows)
+        array = made[name]
         if columns.values is not None and name == columns.values.name:
-            array = columns.values.leaf(path, first_row, array)
+            array = columns.values.leaf(place, array)
         elif name == columns.count:
-            array = _signed(path, first_row, name, array)
+            array = _signed(place, name, array)
         elif pa.types.is_string_view(array.type):
             array = array.cast(pa.string())
         elif pa.types.is_integer(array.type):
@@ -312,8 +332,9 @@ def event_batch(
         chosen[name] = array
     metadata: dict[bytes | str, bytes | str] = {
         b"headcount.file": path.encode("utf-8", "surrogateescape"),
-        b"headcount.first_row": str(first_row).encode(),
     }
+    if place.first_row is not None:
+        metadata[b"headcount.first_row"] = str(place.first_row).encode()
     fields = [pa.field(name, array.type) for name, array in chosen.items()]
     return pa.RecordBatch.from_arrays(list(chosen.values()), schema=pa.schema(fields, metadata))
 
@@ -321,9 +342,9 @@ def event_batch(
 def place_of(batch: pa.RecordBatch, user: str = "user", item: str = "item", count: str = "count") -> Place:
     """Where a batch of events comes from, and what its columns are called, for messages."""
     found = batch.schema.metadata
-    return Place(
-        found[b"headcount.file"].decode(errors="replace"), int(found[b"headcount.first_row"]), user, item, count
-    )
+    first = found.get(b"headcount.first_row")
+    path = found[b"headcount.file"].decode(errors="replace")
+    return Place(path, None if first is None else int(first), user, item, count)
 
 
 def _constant(value: str | None, rows: int) -> pa.Array:
@@ -331,12 +352,12 @@ def _constant(value: str | None, rows: int) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), rows), pa.array([value], pa.string()))
 
 
-def _signed(path: str, first_row: int, name: str, array: pa.Array) -> pa.Array:
+def _signed(place: Place, name: str, array: pa.Array) -> pa.Array:
     """Counts as int64, unless one is too large; its row is told, not its value."""
     if pa.types.is_uint64(array.type):
         large = pc.index(pc.greater(array, pa.scalar(MOST_INT64, pa.uint64())), True).as_py()
         if large >= 0:
-            raise InputError(f"{path}, row {first_row + large}: column {name!r} holds an integer above 2^63 - 1")
+            raise place.error(name, "holds an integer above 2^63 - 1", large)
     return array.cast(pa.int64())
 
 

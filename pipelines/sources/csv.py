@@ -44,7 +44,7 @@ _DIGITS = 19  # of the largest int64
 def types(path: str, columns: Columns, delimiter: str = DELIMITER) -> ColumnTypes:
     """All columns of a CSV file are texts, but counts; this checks that its header has the chosen ones."""
     _header(path, columns, delimiter)
-    kinds = dict.fromkeys(columns.names, pa.string())
+    kinds = dict.fromkeys(columns.read, pa.string())
     if columns.count is not None:
         kinds[columns.count] = pa.int64()
     return found_types(path, columns, pa.schema([(name, kinds[name]) for name in columns.stored(path)]))
@@ -97,13 +97,13 @@ def _names(path: str, start: bytes, delimiter: str) -> list[str] | None:
 
 def _refuse_delimiter(path: str, start: bytes, columns: Columns, header: list[str], delimiter: str) -> None:
     """Refuse a file in which another character separates more of the chosen columns than the one that was given."""
-    found = sum(name in header for name in columns.names)
+    found = sum(name in header for name in columns.read)
     for other, word in _DELIMITERS.items():
         try:
             names = _names(path, start, other) or []
         except InputError:  # quotes that mean nothing to it
             continue
-        if sum(name in names for name in columns.names) > found:
+        if sum(name in names for name in columns.read) > found:
             flag = {",": "leave --delimiter out", "\t": "give --delimiter tab"}.get(
                 other, f"give --delimiter '{other}'"
             )

@@ -17,7 +17,6 @@ import pyarrow as pa
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from headcount.mechanisms.errors import ParameterError
-from headcount.pipelines import progress
 from headcount.pipelines.sources import avro, csv, json, matching, parquet
 from headcount.pipelines.sources import bigquery as source_bigquery
 from headcount.pipelines.sources.columns import Columns, ColumnTypes
@@ -106,7 +105,7 @@ def column_types(inputs: Inputs, columns: Columns) -> ColumnTypes:
     while text files hold what is asked for.
     """
     path = inputs.files[0].path
-    check_folders((file.path for file in inputs.files), columns.names)
+    check_folders((file.path for file in inputs.files), columns.read)
     if inputs.format == "parquet":
         return parquet.types(path, columns)
     if inputs.format == "avro":
@@ -148,8 +147,13 @@ def read_batches(task: Task, columns: Columns, types: ColumnTypes) -> Iterator[p
     """The events of one task: batches of the columns that know their file and the number of their first row.
 
     Columns are named as they were asked for, and are of the types that `types` says, nulls left in place; counts are int64, and
-    values the numbers of their leaves. Anything else in a file is an InputError.
+    values the numbers of their leaves. Rows are prepared as the columns say, and a batch without any is left out. Anything
+    else in a file is an InputError.
     """
+    return (batch for batch in _batches(task, columns, types) if batch.num_rows)
+
+
+def _batches(task: Task, columns: Columns, types: ColumnTypes) -> Iterator[pa.RecordBatch]:
     if task.format == "parquet":
         return parquet.read(task.path, columns, types, task.groups)
     if task.format == "avro":
@@ -220,9 +224,7 @@ class _Read(beam.DoFn):
         self._types = types
 
     def process(self, task: Task) -> Iterator[pa.RecordBatch]:
-        for batch in read_batches(task, self._columns, self._types):
-            progress.advance(batch.num_rows)
-            yield batch
+        yield from read_batches(task, self._columns, self._types)
 
 
 def _values(key: tuple[int, int], tasks: Iterable[Task]) -> Iterable[Task]:

@@ -93,16 +93,28 @@ def _kinds(columns: Columns, user: pa.DataType) -> dict[str, pa.DataType]:
         kinds[name] = pa.list_(kind) if name == columns.explode else kind
     if columns.count is not None:
         kinds[columns.count] = pa.int64()
-    beside = dict.fromkeys(columns.numbers, pa.float64())
-    return dict.fromkeys(columns.names, pa.string()) | beside | kinds
+    beside = dict.fromkeys(columns.names, pa.string()) | _prepared_kinds(columns)
+    kinds = beside | dict.fromkeys(columns.numbers, pa.float64()) | kinds
+    return {name: kinds[name] for name in columns.read}
+
+
+def _prepared_kinds(columns: Columns) -> dict[str, pa.DataType]:
+    """The types of what is looked at before all else: numbers where these are compared by their order, else texts; and what
+    the keys of a table are."""
+    where, join = columns.prepare.where, columns.prepare.join
+    kinds = dict.fromkeys(columns.prepare.columns, pa.string())
+    kinds |= dict.fromkeys(() if where is None else where.numbers, pa.float64())
+    if join is not None:
+        kinds[join.on] = pa.int64() if pa.types.is_integer(join.key_type) else pa.string()
+    return kinds
 
 
 def _as_texts(columns: Columns) -> frozenset[str]:
     """The columns of keys that are taken as they are, and of conditions: whole numbers, true and false are texts there."""
     made = [key.source for key in columns.made if key.unit or key.edges]
-    taken = {key.source for key in columns.keys if key.source not in made}
-    others = {name for of in columns.carried for name in of.sources} - {*columns.numbers, *columns.held, columns.count}
-    return frozenset(taken | others - {columns.user})
+    beside = {name for of in columns.carried for name in of.sources} - {*columns.numbers, *columns.held, columns.count}
+    asked = (*(key.source for key in columns.keys), *columns.prepare.columns, *(beside - {columns.user}))
+    return frozenset(name for name in asked if name not in made)
 
 
 def read(path: str, columns: Columns, expected: ColumnTypes) -> Iterator[pa.RecordBatch]:
@@ -295,6 +307,8 @@ def _hint(columns: Columns, name: str) -> str:
         return ", as --lo and --hi are"
     if name in columns.numbers:
         return ", as values are"
+    if name not in columns.names:
+        return ", as it is compared with (--where, --join)"
     return f": ask for texts and whole numbers as {name}, for numbers in bins as {name}:0,18,30,65"
 
 

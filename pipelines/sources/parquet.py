@@ -4,10 +4,14 @@ Strings that the file holds as codes of a dictionary are read as these, and stay
 repeats itself is then never spelled out. Others are read plain. Parquet ends a dictionary where it gets too large, and to read
 the rest of such a column as codes took three times as long where nearly every user of a row group is another one. What is
 counted is the same either way.
+
+Row groups that, by their statistics, have no row for which a condition holds are not read. That also changes nothing of what is
+counted, and if a time or a log tells of it, it tells whoever runs the job.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -15,7 +19,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headcount.mechanisms.columns.nested import column_at
+from headcount.mechanisms.columns.conditions import ColumnRange
+from headcount.mechanisms.columns.nested import column_at, found_type
 from headcount.pipelines.sources.columns import (
     ROWS_PER_BATCH,
     Columns,
@@ -25,11 +30,13 @@ from headcount.pipelines.sources.columns import (
     found_types,
 )
 from headcount.pipelines.sources.files import guarded, reading
+from headcount.pipelines.sources.hive import folder_columns, folder_value
 from headcount.pipelines.storage.stores import is_local, open_ranges
 
 KIND = "Parquet"
 ROWS_PER_TASK = 2_000_000
 BYTES_PER_BATCH = 2**28  # encoded: bounds the memory where names are long
+_UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 _DICTIONARY_BYTES, _CODE_BYTES = 5 << 18, 3  # of a dictionary, which writers end at 2^20, and of a code, at most
 
 
@@ -72,20 +79,81 @@ def read(path: str, columns: Columns, expected: ColumnTypes, groups: Groups | No
         file = _parquet(path, source)
         check_agreement(path, columns, _types(path, columns, file), expected)
         groups = groups or Groups(0, file.metadata.num_row_groups, 1)
-        row, stored = groups.first_row, columns.stored(path)
+        stored = columns.stored(path)
         coded = _coded(file, columns, stored, groups)
         file = _parquet(path, source, file, coded) if coded else file
-        for batch in guarded(path, KIND, _batches(file, stored, groups)):
-            yield event_batch(path, row, columns, expected, {name: column_at(batch, name) for name in stored})
-            row += batch.num_rows
+        for run in _possible(path, file, columns, groups):
+            row = run.first_row
+            for batch in guarded(path, KIND, _batches(file, stored, run)):
+                yield event_batch(path, row, columns, expected, {name: column_at(batch, name) for name in stored})
+                row += batch.num_rows
+
+
+def _possible(path: str, file: pq.ParquetFile, columns: Columns, groups: Groups) -> Iterator[Groups]:
+    """The row groups without those that, by what the footer tells of them, have no row that is kept."""
+    where = columns.prepare.where
+    start, first_row, row = groups.start, groups.first_row, groups.first_row
+    for index in range(groups.start, groups.stop if where is not None else groups.start):
+        ends = row + file.metadata.row_group(index).num_rows
+        if where is not None and not where.possible(_ranges(path, file, where.columns, index)):
+            if start < index:
+                yield Groups(start, index, first_row)
+            start, first_row = index + 1, ends
+        row = ends
+    if start < groups.stop:
+        yield Groups(start, groups.stop, first_row)
+
+
+def _ranges(path: str, file: pq.ParquetFile, names: Sequence[str], index: int) -> dict[str, ColumnRange]:
+    """What is known of columns of a row group: by statistics, and by the names of folders."""
+    ranges = {}
+    for name in names:
+        if name in folder_columns(path):
+            value = folder_value(path, name)
+            ranges[name] = ColumnRange(None if value is None else pa.array([value] * 2), value is None, value is None)
+            continue
+        found, places = found_type(file.schema_arrow, name), _places(file.metadata, [name])
+        if found is not None and len(places) == 1:
+            ranges[name] = _range(file.metadata, index, places[0], found)
+    return ranges
+
+
+def _range(metadata: pq.FileMetaData, index: int, place: int, found: pa.DataType) -> ColumnRange:
+    """The range of a column of a row group, by its statistics; nothing is known where these are missing or of no use."""
+    group = metadata.row_group(index)
+    known = group.column(place).statistics
+    nan = pa.types.is_floating(found)  # which counts as null, and no statistics tell of it
+    if known is None or metadata.schema.column(place).max_repetition_level:
+        return ColumnRange(None)
+    some = nan or not known.has_null_count or known.null_count > 0
+    if known.has_null_count and known.null_count == group.num_rows:
+        return ColumnRange(None, True, True)
+    try:
+        return ColumnRange(_ends(known, metadata.schema.column(place), found) if known.has_min_max else None, some)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        return ColumnRange(None, some)
+
+
+def _ends(known: pq.Statistics, column: pq.ColumnSchema, found: pa.DataType) -> pa.Array | None:
+    """The least and the largest value, in a type that is compared as the column's is."""
+    plain = found.value_type if pa.types.is_dictionary(found) else found
+    if pa.types.is_timestamp(plain):  # whose values as Python has them lose their nanoseconds
+        unit = _UNITS.get(json.loads(column.logical_type.to_json()).get("timeUnit"))
+        raw = pa.array([known.min_raw, known.max_raw], pa.int64())
+        return None if unit is None else raw.cast(pa.timestamp(unit, plain.tz))
+    simple = pa.types.is_string(plain) or pa.types.is_integer(plain) or pa.types.is_boolean(plain)
+    if simple or pa.types.is_date32(plain) or pa.types.is_floating(plain):
+        return pa.array([known.min, known.max], plain)
+    return None
 
 
 def _coded(file: pq.ParquetFile, columns: Columns, names: Sequence[str], groups: Groups) -> list[str]:
-    """The columns of users and keys, strings taken as they are, that the row groups hold as codes throughout.
+    """The columns of users, keys and conditions, strings taken as they are, that the row groups hold as codes throughout.
 
     It is told from their sizes: a name that is spelled out takes more than a code. Where that errs, only time is lost.
     """
-    asked = {columns.user, *(key.source for key in columns.keys if not key.unit and not key.edges)}
+    plain = (key.source for key in columns.keys if not key.unit and not key.edges)
+    asked = {columns.user, *plain, *columns.prepare.columns}
     known = {name for name in names if name in asked and name in file.schema_arrow.names}
     known = {name for name in known if pa.types.is_string(file.schema_arrow.field(name).type)}
     rows = [file.metadata.row_group(index) for index in range(groups.start, groups.stop)]

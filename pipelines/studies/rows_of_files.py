@@ -10,7 +10,6 @@ import pyarrow as pa
 from headcount.mechanisms.columns.keys import Keys
 from headcount.mechanisms.columns.row_schema import asked
 from headcount.mechanisms.errors import ParameterError
-from headcount.pipelines import progress
 from headcount.pipelines.flags import options
 from headcount.pipelines.jobs.run import pipeline_options
 from headcount.pipelines.sources import events
@@ -30,7 +29,6 @@ def read_contributions(args: argparse.Namespace, patterns: Sequence[str]) -> tup
     def batches() -> Iterator[pa.RecordBatch]:
         for task in inputs.tasks():
             for batch in events.read_batches(task, columns, types):
-                progress.advance(batch.num_rows)
                 yield row_schema.batch(batch, place_of(batch))
 
     return batches(), row_schema.shown

@@ -108,6 +108,22 @@ CASES: dict[str, Case] = {
     "nulls, dropped": counted("nulls.parquet", "item", TEA, more="--drop-null"),
     "no such column": counted("pandas.parquet", "itme", "did you mean 'item'?"),
     "no such file": counted("nothing.parquet", "item", "no such file"),
+    "some rows, pandas": counted("pandas.parquet", "item", ("tea",), more="--where item=tea"),
+    "some rows, polars' categories": counted(
+        "polars.parquet", "item", ("milk",), more="--where (kind!=tea)and(on>=2026-11-02)"
+    ),
+    "some rows, duckdb's folders": counted("hive", "item", TEA, user="user_id", more="--where day<=2026-11-02"),
+    "some rows, decimals": counted("duckdb.parquet", "price", ("2.5",), user="user_id", more="--where price>1.5"),
+    "some rows, csv": counted("plain.csv", "age:0,18,65", ("[18, 65)",), more="--where age>=18"),
+    "some rows, json": counted("pandas.jsonl", "item", ("tea",), more="--where item=tea"),
+    "some rows, avro": counted("unions_null.avro", "item", TEA, more="--where at=2026-11-02"),
+    **{
+        f"some rows by times in {unit}": counted(
+            "times.parquet", f"{unit}:day", ("2026-11-03",), more=f"--where {unit}>2026-11-02"
+        )
+        for unit in ("s", "ms", "us", "ns", "us_zone", "date32", "date64")
+    },
+    "a public table": counted("pandas.csv", "sort", ("cold", "hot"), more="--join {files}/sorts.csv --on item"),
     "two keys": counted("pandas.parquet", "item --item at:day", ROWS),
     # Every command that reads events, and those beside them.
     "histogram of events": Case(

@@ -224,5 +224,6 @@ def nulls(folder: Path) -> None:
 def write_all(folder: Path) -> None:
     """All files."""
     (folder / "domain.txt").write_text("7\n9\n")
+    (folder / "sorts.csv").write_text("item,sort\ntea,hot\nmilk,cold\n")
     for write in WRITERS.values():
         write(folder)

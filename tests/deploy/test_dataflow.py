@@ -35,7 +35,7 @@ from headcount.pipelines.main import main
 from headcount.transforms import Budget, Histogram
 from tests.key_search import Careless, found_in_graph
 from tests.pipelines.stores import BUCKET, gcs_server
-from tests.runners.jobs import JOBS, WIRED, beside, column, without_a_job
+from tests.runners.jobs import JOBS, WIRED, beside, column, without_a_job, words_of, write_regions
 
 TOP = Path(__file__).parents[2]
 DEPLOY = TOP / "deploy" / "dataflow"
@@ -58,6 +58,7 @@ def data(tmp_path_factory):
     columns = {name: pa.array([f"{name[0]}{n}" for n in generator.integers(1, 50, 200)]) for name in ("user", "item")}
     pq.write_table(pa.table(columns | beside(np.arange(200))), directory / "events.parquet")
     (directory / "domain.txt").write_text("i1\ni2\n")
+    write_regions(directory)
     write_key_file(directory / "key")
     return directory
 
@@ -93,7 +94,7 @@ def template(monkeypatch):
 
 def words(job, data, output):
     """The command line of a job, all but its key."""
-    command, *own = JOBS[job].format(domain=data / "domain.txt").split()
+    command, *own = words_of(job, data)
     flags = ["--input", f"{data / 'events.parquet'}", "--user", "user", "--output", f"{output}"]
     return [command, *flags, *column(command, own), *own]
 

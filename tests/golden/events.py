@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.runners.jobs import beside
+from tests.runners.jobs import beside, write_regions
 
 RELEASE_ID = "golden"
 KEY = "5a" * 32
@@ -24,8 +24,9 @@ def events() -> pa.Table:
 
 
 def write(directory: Path) -> None:
-    """The events as a Parquet file, a public domain, and the key that all golden releases are drawn with."""
+    """The events as a Parquet file, a public domain, a public table, and the key that all golden releases are drawn with."""
     pq.write_table(events(), directory / "events.parquet")
     (directory / "domain.txt").write_text("".join(f"i{i}\n" for i in range(1, 200, 3)))
+    write_regions(directory)
     (directory / "key").write_text(KEY + "\n")
     (directory / "key").chmod(0o600)

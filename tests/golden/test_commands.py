@@ -15,7 +15,7 @@ from headcount.pipelines.main import main
 from tests.called_jobs import called
 from tests.golden import events
 from tests.golden.digests import parts
-from tests.runners.jobs import JOBS, WIRED, column, domain_of, wired_first
+from tests.runners.jobs import WIRED, column, wired_first, words_of
 
 
 @pytest.fixture(scope="module")
@@ -27,11 +27,12 @@ def data(tmp_path_factory):
 
 def words(job, data):
     """The command line of a job, all but --output, and what is given again to verify it."""
-    command, *own = JOBS[job].format(domain=data / "domain.txt").split()
+    command, *own = words_of(job, data)
     source = ["--input", str(data / "events.parquet")]
     key = ["--key-file", str(data / "key")]
     more = ["--user", "user", *column(command, own), *own, "--release-id", events.RELEASE_ID, "--format", "csv"]
-    again = [*source, *key, *domain_of(own)]
+    given = [word for flag in ("--domain", "--join") if flag in own for word in own[own.index(flag) :][:2]]
+    again = [*source, *key, *given]
     return [command, *source, *key, *more], again
 
 

@@ -63,7 +63,7 @@ def test_every_flag():
             "--verbose",
         ),
         *("--of", "users", "--method", "one-stage", "--calibrate", "none"),
-        *("--input-format", "csv", "--delimiter", ";"),
+        *("--input-format", "csv", "--delimiter", ";", "--where", "a = 1", "--join", "t.csv", "--on", "c"),
         *("--label", "shops", "--period", "May", "--max-relative-error", "0.2", "--suppress-below", "9"),
         *("--ledger", "sqlite:///ledger.db", "--dataset", "visits"),
     )
@@ -85,7 +85,7 @@ def test_every_flag():
             "explain": True,
             "verbose": True,
         },
-        **{"input_format": "csv", "delimiter": ";"},
+        **{"input_format": "csv", "delimiter": ";", "where": "a = 1", "join": "t.csv", "on": "c"},
         **{"label": "shops", "period": "May", "max_relative_error": 0.2, "suppress_below": 9},
         **{"ledger": "sqlite:///ledger.db", "dataset": "visits"},
     }

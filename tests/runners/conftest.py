@@ -15,7 +15,8 @@ from headcount.transforms.papers.pan_private import PanPrivateCounts
 from headcount.transforms.papers.shuffled import MESSAGE
 from tests.fixed_key import write_fixed_key
 from tests.runners.harness import Gate, alone, headcount, output, running
-from tests.runners.jobs import JOBS, STORED, beside, column
+from tests.runners.jobs import JOBS, STORED, beside, column, write_regions
+from tests.runners.jobs import words_of as job_words
 
 
 @pytest.fixture(scope="session")
@@ -43,6 +44,7 @@ def _write(directory):
         columns = {"user": pa.array([f"u{u}" for u in user]), "item": pa.array([f"i{i}" for i in item])}
         pq.write_table(pa.table(columns | beside(item)), directory / f"events-{number}.parquet")
     (directory / "domain.txt").write_text("".join(f"i{i}\n" for i in range(1, 400, 3)))
+    write_regions(directory)
     write_fixed_key(directory / "key")
     _with_noise(directory)
 
@@ -68,7 +70,7 @@ def words_of(data):
             return [*STORED[job].format(**files).split(), "--format", "csv", "--release-id", "r1"]
         flags = ["--input", data / "events-*.parquet", "--user", "user", "--format", "csv"]
         key = ["--key-file", data / "key", "--release-id", "r1"]
-        command, *own = JOBS[job].format(domain=data / "domain.txt").split()
+        command, *own = job_words(job, data)
         return [command, *flags, *column(command, own), *own, *key]
 
     return words

@@ -3,6 +3,8 @@ line here, and by one in WIRED."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -40,6 +42,8 @@ JOBS = {
     "users at home in levels": "histogram --epsilon 1 --delta 1e-6 --levels country,number:1,2,4 --home --output-files 2",
     "events by country, all days": "histogram --of events --epsilon 2 --delta 1e-6 --item country --item seen:day "
     "--domain seen_day=2026-09-20..2026-09-29 --output-files 2",
+    "some rows, a public table": "histogram --of events --epsilon 2 --delta 1e-6 --item region --join {table} --on country "
+    "--where (number>=0.25)and(region!=west)",
     "protected by day": "histogram --epsilon 1 --delta 1e-6 --item seen:day --protect user-day --time seen",
     "names of bins and hours": "partitions --epsilon 1 --delta 1e-6 --item number:1,2,4 --item seen:hour --output-files 2",
     "metrics of items": "aggregate --epsilon 2 --delta 1e-6 --users --events --sum number:0:20 --mean number:0:20",
@@ -111,6 +115,7 @@ WIRED = [
     "events in levels",
     "users at home in levels",
     "events by country, all days",
+    "some rows, a public table",
     "names of bins and hours",
     "metrics by country, all days",
     "metrics in chosen ranges, zCDP",
@@ -131,6 +136,16 @@ WIRED = [
     "a distribution, samples chosen",
     "a distribution, sparse",
 ]
+
+
+def words_of(job: str, data: Path) -> list[str]:
+    """The subcommand and the flags of a job, with the files of this folder."""
+    return JOBS[job].format(domain=data / "domain.txt", table=data / "regions.csv").split()
+
+
+def write_regions(data: Path) -> None:
+    """The public table of those jobs that have one: a country has no region, and one is in no event."""
+    (data / "regions.csv").write_text("country,region,members\nde,middle,3\nat,,2\nfr,west,9\nch,high,1\n")
 
 
 def wired_first() -> list[object]:

@@ -104,7 +104,10 @@ ROWS = OTHER | {"output_files": 3, "relation": "replace", "budget": LESS}
 COUNTS = ROWS | {"item_type": int}
 OF_DOMAIN = ROWS | {"domain": ["a", "c"], "item_type": Also(int, domain=[1, 2])}
 GOOD = COUNTS | {"max_relative_error": 0.2, "suppress_below": 9}
+BY_USER, BY_VALUE = {"user": ["u"], "x": ["y"]}, {"value": ["i"], "x": ["y"]}  # public tables
 OVER_VALUES = ROWS | {"user": "who", "value": "what", "count": "times", "drop_null": True, "lo": 1, "hi": 90}
+OVER_VALUES |= {"where": "user = u", "join": Also(BY_USER, on="user")}
+JOINED = ({"join": BY_USER, "on": "user"}, {"on": Also("value", join=BY_VALUE)})
 PROPERTY = ROWS | {"accuracy": 0.2, "max_items": 2, "samples": 10_000, "mode": Also("shape", domain_size=100)}
 OF_SHAPE = (
     ({"mode": "shape", "domain_size": 100}, {"domain_size": 200}),
@@ -114,9 +117,10 @@ OF_SHAPE = (
 TABLE = [
     Line(Contributions, "_row_schema", {},
          {"user": "who", "item": "what", "count": "times", "drop_null": True, "max_item_bytes": 9,
-          "explode": "item", "time_zone": "Europe/Berlin", "values": ["price:0:100"],
-          "schema": pa.schema({"user": pa.int64(), "item": pa.date32()})},
-         (({"protect": "user-day", "time": "at"}, {"protect": "user-week", "time": "seen"}),)),
+          "explode": "item", "time_zone": "Europe/Berlin", "values": ["price:0:100"], "where": "item = a",
+          "join": Also(BY_USER, on="user"), "schema": pa.schema({"user": pa.int64(), "item": pa.date32()})},
+         (({"protect": "user-day", "time": "at"}, {"protect": "user-week", "time": "seen"}),
+          ({"join": BY_USER, "on": "user"}, {"on": Also("item", join={"item": ["i"], "x": ["y"]})}))),
     Line(RandClip, "_steps", KEY | {"bound": 3}, OTHER | {"bound": 4}),
     Line(ClipNorm, "_steps", KEY | {"bound": 3}, OTHER | {"bound": 4, "p": 2}),
     Line(LimitItems, "_steps", KEY | {"items": 3}, OTHER | {"items": 4}),
@@ -157,9 +161,10 @@ TABLE = [
     Line(HeavyHitters, "mechanism", KEY | {"budget": BUDGET, "phi": 0.1, "users": 10_000},
          COUNTS | {"phi": 0.2, "users": 20_000, "max_items": 2, "objective": "w50", "sample": "other"},
          (({"users": None}, {"users_share": 0.3}),)),
-    Line(Quantile, "mechanism", KEY | {"budget": BUDGET, "q": 0.5, "lo": 0, "hi": 100}, OVER_VALUES | {"q": 0.9, "rounds": 4}),
+    Line(Quantile, "mechanism", KEY | {"budget": BUDGET, "q": 0.5, "lo": 0, "hi": 100}, OVER_VALUES | {"q": 0.9, "rounds": 4},
+         (JOINED,)),
     Line(Quantiles, "mechanism", KEY | {"budget": BUDGET, "quantiles": [0.5], "lo": 0, "hi": 100},
-         OVER_VALUES | {"sample": "other", "quantiles": [0.9], "ranges": [(0, 50)], "levels": 4, "branching": 3}),
+         OVER_VALUES | {"sample": "other", "quantiles": [0.9], "ranges": [(0, 50)], "levels": 4, "branching": 3}, (JOINED,)),
     Line(AnonymizedHistogram, "mechanism", KEY | {"budget": BUDGET, "domain_size": 100},
          ROWS | {"domain_size": 200, "mode": "l2", "max_items": 2, "estimate": "algorithm-1"},
          (({"domain_size": None, "buckets": 4000}, {"buckets": 5000}),)),
@@ -266,7 +271,7 @@ def test_the_table_has_every_parameter_of_every_public_transform():
 def test_every_parameter_is_handed_on(name, made):
     line = LINES[name]
     contract, parameters = Contract(line, made), list(line.cases())
-    wiring = WIRING | {"count"} if "value" in parameters else WIRING  # a column; elsewhere it may be a limit
+    wiring = WIRING | {"count", "where", "join", "on"} if "value" in parameters else WIRING  # what is read
     of_mechanism = [parameter for parameter in parameters if parameter not in wiring]
     assert [parameter for parameter in of_mechanism if not contract.mechanism_has(parameter)] == []
     wired = [*(parameter for parameter in parameters if parameter in wiring), of_mechanism[0]]

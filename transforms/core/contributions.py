@@ -20,6 +20,7 @@ from headcount.mechanisms.batches.frames import frame_reader, is_frame
 from headcount.mechanisms.batches.python_values import column_of
 from headcount.mechanisms.batches.shards import CONTRIBUTIONS
 from headcount.mechanisms.columns.keys import Keys
+from headcount.mechanisms.columns.preparation import preparation
 from headcount.mechanisms.columns.row_schema import RowSchema, asked
 from headcount.mechanisms.columns.value_ranges import ValueRange
 from headcount.mechanisms.errors import InputError, ParameterError
@@ -118,6 +119,12 @@ class Contributions(beam.PTransform):
         time: the column of times or dates that windows come from; never the clock (default: None).
         values: columns of numbers that rows carry, with the public ranges that these are cut to, for `Aggregate`: texts like
             "price:0:100" (default: none). "share:bought=event=buy" is whether a row meets a condition.
+        where: a condition on one row, such as "country = de and price > 5": only rows for which it is true are counted, and
+            nothing else of the others is looked at (default: None, all).
+        join: a public table whose columns are put beside each row's before all else, `where` too: a frame, or the path of a
+            .csv or .parquet file. It has one row for each key. It must be public, and never be made of the private data: its
+            rows would tell who is in that (default: None).
+        on: the column by which a row finds its own in `join`; one that finds none has nulls there (default: None).
         schema: an Arrow schema with the columns that are named (default: None).
     """
 
@@ -134,6 +141,9 @@ class Contributions(beam.PTransform):
         protect: str = USER,
         time: str | None = None,
         values: Sequence[str | ValueRange] = (),
+        where: str | None = None,
+        join: Any = None,
+        on: str | None = None,
         schema: pa.Schema | None = None,
     ) -> None:
         super().__init__()
@@ -148,6 +158,7 @@ class Contributions(beam.PTransform):
             protect=protect,
             time=time,
             values=values,
+            prepare=preparation(where, join, on, time_zone=time_zone),
         )
         self._known = schema is not None
         if schema is not None:
@@ -178,17 +189,17 @@ class _ToBatches(beam.DoFn):
 
     def __init__(self, row_schema: RowSchema) -> None:
         self._row_schema = row_schema
+        # All but the counts: whether a row of a dict or a tuple has one is seen when it comes.
+        self._fields = tuple(name for name in row_schema.columns if name != row_schema.count)
 
     def start_bundle(self) -> None:
         self._kind: str | None = None
         self._start()
 
     def _start(self) -> None:
-        self._users: list[Any] = []
-        self._keys: list[tuple[Any, ...]] = []
+        self._rows = 0
+        self._held: dict[str, list[Any]] = {name: [] for name in self._fields}
         self._counts: list[Any] = []
-        self._times: list[Any] = []
-        self._carried: dict[str, list[Any]] = {name: [] for of in self._row_schema.values for name in of.sources}
 
     def process(self, element: Any) -> Iterable[pa.RecordBatch]:
         kind = _kind(element)
@@ -201,39 +212,36 @@ class _ToBatches(beam.DoFn):
             yield from self._from_frame(element)
             return
         self._append(element, kind)
-        if len(self._users) >= _ROWS:
+        if self._rows >= _ROWS:
             yield self._flush()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
-        if self._users:
+        if self._rows:
             yield WindowedValue(self._flush(), GlobalWindow().max_timestamp(), [GlobalWindow()])
 
     def _append(self, row: Any, kind: str) -> None:
         row_schema = self._row_schema
         count: list[Any] = []
-        carried: dict[str, Any] = {}
         try:
             if kind == "tuple":
                 user, key, *count = row
                 if len(count) > 1:
                     raise ValueError
-                keys = self._parts(key)
                 for name in row_schema.beside:
                     raise no_field(name)
+                parts = dict(zip(row_schema.sources, self._parts(key), strict=True)) | {row_schema.user: user}
+                for name, values in self._held.items():
+                    values.append(parts[name])
             else:
-                carried = {name: _at(row, name) for name in self._carried}
-                self._times += [] if row_schema.time is None else [_at(row, row_schema.time)]
-                user, keys = _at(row, row_schema.user), tuple([_at(row, source) for source in row_schema.sources])
+                for name, values in self._held.items():
+                    values.append(_at(row, name))
                 if row_schema.count is not None:
                     count = [row.get(row_schema.count) if kind == "dict" else _at(row, row_schema.count)]
         except (KeyError, AttributeError, ValueError):
             raise InputError(self._wanted()) from None
-        self._users.append(user)
-        self._keys.append(keys)
+        self._rows += 1
         self._counts += count
-        for name, values in self._carried.items():
-            values.append(carried[name])
-        if self._counts and len(self._counts) < len(self._users):
+        if self._counts and len(self._counts) < self._rows:
             raise InputError("some rows have a count and some have none; give every row one, or none")
 
     def _wanted(self) -> str:
@@ -255,11 +263,7 @@ class _ToBatches(beam.DoFn):
         return key
 
     def _flush(self) -> pa.RecordBatch:
-        row_schema, place = self._row_schema, self._place({})
-        held = {row_schema.user: self._users, **self._carried}
-        held |= {source: [key[k] for key in self._keys] for k, source in enumerate(row_schema.sources)}
-        if row_schema.time is not None:
-            held[row_schema.time] = self._times
+        row_schema, place, held = self._row_schema, self._place({}), self._held
         if self._counts:
             row_schema = dataclasses.replace(row_schema, count=row_schema.count or place.count)
             held[place.count] = self._counts
@@ -270,6 +274,8 @@ class _ToBatches(beam.DoFn):
         if isinstance(frame, pa.RecordBatch | pa.Table):
             metadata = frame.schema.metadata or {}
             if CONTRIBUTIONS in metadata:  # checked already, and its counts are where they belong
+                if self._row_schema.prepare:
+                    raise prepared_before()
                 yield from self._again(frame)
                 return
         else:
@@ -295,6 +301,13 @@ class _ToBatches(beam.DoFn):
             item=self._row_schema.sources[0],
             count=self._row_schema.count or "count",
         )
+
+
+def prepared_before() -> InputError:
+    """The error that contributions have lost the columns that rows are chosen by."""
+    return InputError(
+        "where and join are for rows: give them to the Contributions that these contributions were made by"
+    )
 
 
 def _is_checked(hint: Any) -> bool:

@@ -10,10 +10,18 @@ import pyarrow as pa
 
 from headcount.mechanisms.batches.contributions import Place
 from headcount.mechanisms.columns.key_column import KeyColumn
+from headcount.mechanisms.columns.preparation import Preparation
 from headcount.mechanisms.columns.row_schema import RowSchema
 from headcount.mechanisms.sampled.axis import Axis, leaf_column
 from headcount.mechanisms.sampled.leaves import Leaves
-from headcount.transforms.core.contributions import ContributionBatch, _ToBatches, check_whole, is_contributions
+from headcount.transforms.core.contributions import (
+    ContributionBatch,
+    _ToBatches,
+    check_whole,
+    is_contributions,
+    prepared_before,
+)
+from headcount.transforms.keyed.elements import prepared_for
 
 
 class Values(beam.PTransform):
@@ -21,21 +29,21 @@ class Values(beam.PTransform):
 
     Rows are those of `Contributions`, with values in place of items: numbers, or dates or times as the axis says, or texts of
     these; a `count` says how many rows a row stands for. Values outside the grid count as its ends. Null users, null values and
-    NaN are refused unless `drop_null`.
+    NaN are refused unless `drop_null`. Rows are prepared before all else.
     """
 
-    def __init__(
-        self, axis: Axis, leaves: Leaves, user: str, value: str, count: str | None, drop_null: bool = False
-    ) -> None:
+    def __init__(self, axis: Axis, leaves: Leaves, row_schema: RowSchema) -> None:
         super().__init__()
-        self._axis, self._leaves = axis, leaves
-        self._row_schema = RowSchema(user, (KeyColumn(value),), count, drop_null)
+        self._axis, self._leaves, self._row_schema = axis, leaves, row_schema
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection[ContributionBatch]:
         check_whole(rows)
         row_schema = self._row_schema
         if is_contributions(rows):  # whose columns have other names by now
+            if row_schema.prepare:
+                raise prepared_before()
             row_schema = dataclasses.replace(row_schema, user="user", items=(KeyColumn("item"),), count=None)
+        row_schema = prepared_for(row_schema, rows)
         return rows | "ToLeaves" >> beam.ParDo(_ToLeaves(row_schema, self._axis, self._leaves)).with_output_types(
             ContributionBatch
         )
@@ -62,5 +70,7 @@ class _ToLeaves(_ToBatches):
 
     def _batch(self, columns: Mapping[str, pa.Array], place: Place, row_schema: RowSchema) -> pa.RecordBatch:
         (value,) = row_schema.sources
+        columns, place = row_schema.prepare.prepared(columns, row_schema.named, place)
+        row_schema = dataclasses.replace(row_schema, prepare=Preparation())
         leaf = leaf_column(columns[value], self._axis, self._leaves, value, row_schema.drop_null, place)
         return super()._batch({**columns, value: leaf}, place, row_schema)

@@ -22,6 +22,7 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.timestamp import Timestamp
 
 from headcount.mechanisms.batches.python_values import DECIMAL, TIME
+from headcount.mechanisms.columns.nested import found_type
 from headcount.mechanisms.columns.row_schema import RowSchema
 from headcount.mechanisms.errors import InputError
 from headcount.transforms.keyed.created import created_schema
@@ -29,6 +30,7 @@ from headcount.transforms.keyed.created import created_schema
 ROWS = "dicts, beam.Rows, named tuples, dataclasses, or (user, item) or (user, item, count) tuples"
 
 _UNKNOWN = pa.null()
+_WHERE = "the rows: "
 # In this order: a datetime is a date, and a bool an int.
 _PLAIN: dict[type, pa.DataType] = {
     bool: pa.bool_(),
@@ -51,21 +53,41 @@ def no_field(name: str) -> InputError:
 
 def schema_for(row_schema: RowSchema, rows: beam.PCollection) -> RowSchema:
     """The same with the types that the elements of a collection tell, or an InputError if they cannot be rows for it."""
-    hint, where = rows.element_type, "the rows: "
+    found = _declared(row_schema, rows)
+    made = row_schema.of_schema if isinstance(found, pa.Schema) else row_schema.of_types
+    return made(found, _WHERE)
+
+
+def prepared_for(row_schema: RowSchema, rows: beam.PCollection) -> RowSchema:
+    """The same with the types that rows are prepared by alone, for rows with values in place of keys."""
+    if not row_schema.prepare:
+        return row_schema
+    found = _declared(row_schema, rows)
+    if isinstance(found, pa.Schema):
+        row_schema.prepare.refuse_twice(found.names, row_schema.named, _WHERE)
+        types_of = {path: found_type(found, path) or _UNKNOWN for path in row_schema.columns}
+    else:
+        types_of = dict(found)
+    return dataclasses.replace(row_schema, prepare=row_schema.prepare.of_types(types_of, _WHERE)[0])
+
+
+def _declared(row_schema: RowSchema, rows: beam.PCollection) -> pa.Schema | dict[str, pa.DataType]:
+    """The columns of a collection, or the types of those that are known."""
+    hint = rows.element_type
     fields = _fields(hint)
     if fields is not None:
-        return row_schema.of_schema(pa.schema([(name, arrow_type(found)) for name, found in fields]), where)
+        return pa.schema([(name, arrow_type(found)) for name, found in fields])
     if isinstance(hint, typehints.TupleConstraint):
         for name in row_schema.beside:
             raise no_field(name)
-        return row_schema.of_types(_of_tuple(hint.tuple_types, row_schema), where)
+        return _of_tuple(hint.tuple_types, row_schema)
     if isinstance(hint, typehints.DictConstraint):  # one type for all values, or none
         found = arrow_type(hint.value_type)
-        return row_schema.of_types(dict.fromkeys(row_schema.columns, found) if hint.key_type is str else {}, where)
+        return dict.fromkeys(row_schema.columns, found) if hint.key_type is str else {}
     if isinstance(hint, type) and hint in _PLAIN:
         raise InputError(f"elements of type {hint.__name__} are no rows; give Arrow batches, frames, {ROWS}")
     schema = created_schema(rows)
-    return row_schema.of_types({}) if schema is None else row_schema.of_schema(schema, where)
+    return {} if schema is None else schema
 
 
 def arrow_type(hint: Any) -> pa.DataType:

@@ -6,7 +6,7 @@ What a sample is, and which transforms read the same one, is said in `transforms
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import apache_beam as beam
 import pyarrow as pa
@@ -14,7 +14,10 @@ import pyarrow as pa
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.packing import to_ipc
+from headcount.mechanisms.columns.key_column import KeyColumn
+from headcount.mechanisms.columns.preparation import preparation
 from headcount.mechanisms.columns.reading import reading
+from headcount.mechanisms.columns.row_schema import RowSchema
 from headcount.mechanisms.counting.evidence import Origin
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.sampled.axis import Axis, Value
@@ -63,11 +66,15 @@ class _OverValues(PrivateTransform):
         value: str,
         count: str | None,
         drop_null: bool,
+        where: str | None,
+        join: Any,
+        on: str | None,
     ) -> None:
         super().__init__(mechanism, release=release, shards=shards, output_files=output_files)
         self.axis = axis
         self._columns = user, value, count
-        self._drop_null = drop_null
+        prepare = preparation(where, join, on)
+        self._row_schema = RowSchema(user, (KeyColumn(value),), count, drop_null, prepare=prepare)
         self._of_leaves = False
 
     def of_leaves(self) -> Self:
@@ -78,14 +85,15 @@ class _OverValues(PrivateTransform):
         if self._of_leaves:
             return super()._reading(rows)
         user, value, count = self._columns
-        return reading(user=user, value=value, count=count, drop_null=self._drop_null)
+        asked = self._row_schema
+        return reading(user=user, value=value, count=count, drop_null=asked.drop_null, **asked.prepare.said)
 
     def _bounded(self, rows: beam.PCollection, release: Release, drawn_as: str | None = None) -> beam.PCollection:
         """Record batches in which each user has one leaf, once."""
         if self._of_leaves:
             leaves = as_contributions(rows)
         else:
-            leaves = rows | "Values" >> Values(self.axis, self.mechanism.leaves, *self._columns, self._drop_null)
+            leaves = rows | "Values" >> Values(self.axis, self.mechanism.leaves, self._row_schema)
         return leaves | "Bounded" >> Bounded(self.mechanism.steps, release, self._shards, drawn_as)
 
 
@@ -108,6 +116,7 @@ class Quantile(_OverValues):
         user, value: the fields of a row (default: "user" and "value").
         count: the field that says how many rows a row stands for (default: None, itself).
         drop_null: leave out rows with a null or NaN, in place of refusing them (default: False).
+        where, join, on: which rows count, and a public table beside them, as for `Contributions`.
         relation, release, shards, output_files: as for `Histogram`.
     """
 
@@ -129,6 +138,9 @@ class Quantile(_OverValues):
         value: str = "value",
         count: str | None = None,
         drop_null: bool = False,
+        where: str | None = None,
+        join: Any = None,
+        on: str | None = None,
     ) -> None:
         made = search_over_values(budget, q, lo, hi, rounds=rounds, relation=Relation.parse(relation))
         super().__init__(
@@ -141,6 +153,9 @@ class Quantile(_OverValues):
             value=value,
             count=count,
             drop_null=drop_null,
+            where=where,
+            join=join,
+            on=on,
         )
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
@@ -187,7 +202,7 @@ class Quantiles(_OverValues):
         levels: of the tree (default: 10). More are finer, and sample fewer users each.
         branching: the children of a node (default: 2). More make fewer levels for as many parts, with more nodes to add up.
         sample: as for `SampledHistogram`.
-        user, value, count, drop_null: as for `Quantile`.
+        user, value, count, drop_null, where, join, on: as for `Quantile`.
         relation, release, shards, output_files: as for `Histogram`.
     """
 
@@ -211,6 +226,9 @@ class Quantiles(_OverValues):
         value: str = "value",
         count: str | None = None,
         drop_null: bool = False,
+        where: str | None = None,
+        join: Any = None,
+        on: str | None = None,
         sample: str | None = None,
     ) -> None:
         made = tree_over_values(
@@ -234,6 +252,9 @@ class Quantiles(_OverValues):
             value=value,
             count=count,
             drop_null=drop_null,
+            where=where,
+            join=join,
+            on=on,
         )
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection | QuantilesAndRanges:

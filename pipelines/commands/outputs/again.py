@@ -29,10 +29,10 @@ from headcount.pipelines.storage import stores
 # What the flags of a job say that its report does not: where things lie, and how it is run. A report that has one of these was
 # changed: it is never taken from there.
 NOT_STATED = {
-    *("input", "input_format", "delimiter", "domain", "output", "overwrite", *KEY_SOURCES),
+    *("input", "input_format", "delimiter", "domain", "join", "output", "overwrite", *KEY_SOURCES),
     *("release_id", "label", "period", "ledger", "dataset", "shards", "memory_limit", "explain", "verbose", "help"),
 }
-_GIVEN_AGAIN = ("input", "input_format", "delimiter", "domain", *KEY_SOURCES)
+_GIVEN_AGAIN = ("input", "input_format", "delimiter", "domain", "join", *KEY_SOURCES)
 _BOTH = "users and events"  # of what a total is that was not told of what
 _CHOSEN_BEFORE = (
     "bound_from"  # the id of another release, where the flag is a file; what that holds are parameters besides
@@ -83,11 +83,13 @@ def _flags(name: str, value: Any) -> list[str]:
 
 def arguments(report: Mapping[str, Any], given: argparse.Namespace, output: str) -> argparse.Namespace:
     """The arguments of the second run: what the report states, and what is given again."""
-    command, stated = command_of(report), "domain_digest" in report["details"].get("parameters", {})
-    if stated and given.domain is None:
-        raise ParameterError("this release is over a public domain: give it again by --domain")
-    if given.domain is not None and not stated:
-        raise ParameterError("--domain is of no use, as this release is over no public domain: leave it out")
+    command, parameters = command_of(report), report["details"].get("parameters", {})
+    for name, what in (("domain", "a public domain"), ("join", "a public table")):
+        stated, again = f"{name}_digest" in parameters, getattr(given, name) is not None
+        if stated and not again:
+            raise ParameterError(f"this release is over {what}: give it again by --{name}")
+        if again and not stated:
+            raise ParameterError(f"--{name} is of no use, as this release is over no {what[2:]}: leave it out")
     try:
         args, _ = parser.parse(command, [*rebuilt(report), f"--output={output}"])
     except ParameterError as error:

@@ -115,7 +115,23 @@ class Facts:
         whose, zone = "all rows", self.parameters.get("time_zone") or "UTC"  # which a report leaves out
         if window is not None:
             whose += f" of one {window}, by the column `{self.parameters.get('time')}` in the zone {zone},"
-        return f"{told} A {self.guarantee.unit} is {whose} with one value in the column `{column}`, in all input files."
+        told = f"{told} A {self.guarantee.unit} is {whose} with one value in the column `{column}`, in all input files."
+        return " ".join([told, *self._prepared()])
+
+    def _prepared(self) -> list[str]:
+        """What was done to rows before anything else, in sentences."""
+        found = []
+        if "where" in self.parameters:
+            found.append(
+                f"Only rows where `{self.parameters['where']}` were counted; the promise is about all rows, whether they are "
+                "such or not."
+            )
+        if "join_digest" in self.parameters:
+            found.append(
+                f"Columns of a table were put beside the rows, by the column `{self.parameters.get('on')}` (digest of the "
+                f"table: {self.parameters['join_digest']}); the promise takes that table for public."
+            )
+        return found
 
     def plainly(self) -> str:
         """The promise for somebody who knows nothing of it."""

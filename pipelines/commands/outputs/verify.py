@@ -23,7 +23,7 @@ from headcount.pipelines.sinks.output import DATA_FILE, PAGE, REPORT
 from headcount.pipelines.sinks.repeated import REPORT_MARK
 from headcount.pipelines.storage import stores
 
-_WITH_INPUT = ("input_format", "delimiter", "domain", *KEY_SOURCES)
+_WITH_INPUT = ("input_format", "delimiter", "domain", "join", *KEY_SOURCES)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("to make the release again, from what it was made of")
     groups.add_files(group)
     groups.add_domain(group, "the public domain of the release, if it had one")
+    groups.add_join(group, "the public table of the release, if it had one")
     groups.add_key(group)
 
 
@@ -70,6 +71,10 @@ def verdict(
     if "details.parameters.domain_digest" in other_parts:
         raise InputError(
             f"the files are unchanged, but --domain is not that of this release: {REPORT} states another digest of its keys"
+        )
+    if "details.parameters.join_digest" in other_parts:
+        raise InputError(
+            f"the files are unchanged, but --join is not that of this release: {REPORT} states another digest of its table"
         )
     if files != {file.name: file.digest for file in found.files}:
         raise InputError(

@@ -44,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     groups.add_time_zone(group)
     group.add_argument("--count", metavar="COLUMN", help="how many events a row is (default: each row is one)")
     group.add_argument("--drop-null", action="store_true", help="drop rows without an item or a count")
+    groups.add_rows(group)
     add(
         group,
         "--max-item-bytes",
@@ -61,7 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def events(args: argparse.Namespace) -> Iterator[pa.RecordBatch]:
     """The events of the files, one batch after the other."""
     inputs = sources.expand_inputs(args.input, args.input_format, args.delimiter)
-    columns = columns_of(None, args.item, args.count, args.explode, args.time_zone)
+    prepare = options.preparation(args)
+    columns = columns_of(None, args.item, args.count, args.explode, args.time_zone, prepare=prepare)
     types = sources.column_types(inputs, columns)
     keys = types.keys(columns)
     for task in inputs.tasks():
@@ -84,7 +86,7 @@ def run(args: argparse.Namespace) -> None:
         print(counts.guarantee().description())
         return
     if args.batch is None:
-        for name in ("input", "input_format", "delimiter", "item", "count"):
+        for name in ("input", "input_format", "delimiter", "item", "count", "where", "join", "on"):
             if getattr(args, name) is not None:
                 raise ParameterError(f"{options.as_flag(name)} is for --batch: leave it out")
     if args.start:

@@ -24,6 +24,7 @@ _ENTROPY = EntropyQuestion(accuracy=0.5)
 #: Flags that are for some models alone, as they are called in the parsed arguments.
 _ONLY = {
     **dict.fromkeys(("domain_size", "property", "most", "user", "item", "count", "explode"), ("central",)),
+    **dict.fromkeys(("where", "join", "on"), ("central",)),
     **dict.fromkeys(("users", "reports"), ("shuffle",)),
     "salt": ("shuffle", "pan-private"),
     "may_be_seen": ("pan-private",),

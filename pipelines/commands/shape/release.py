@@ -49,7 +49,9 @@ _NOTES = {
     "pan-private": "all numbers are of events, and not of users: the promise is to each event",
 }
 # Flags that say how events are read.
-_OF_EVENTS = "user item count explode time_zone protect time windows drop_null max_item_bytes max_items".split()
+_OF_EVENTS = (
+    "user item count explode time_zone protect time windows drop_null where on max_item_bytes max_items".split()
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -180,6 +180,20 @@ def test_with_a_huge_epsilon_ratios_are_those_of_sums(ranges):
     assert np.asarray(found["each"]) == pytest.approx(np.array(exact)[:, 0], rel=1e-3)
 
 
+def test_shares_are_of_rows_that_are_left_and_of_columns_that_are_joined(tmp_path):
+    """Of users with a row above 115, those with one in a cheap shop: which shops are cheap says a public table."""
+    rows, exact = table(pa.float64()), {"epsilon": 1e9, "delta": 1e-3, "max_items": 1, "calibrate": "none"}
+    kinds = pa.table({"shop": ["s0", "s1", "s2"], "kind": ["cheap", "dear", "cheap"]})
+    rows = rows.append_column("all", pa.array(["all"] * rows.num_rows))
+    found = headcount.aggregate(
+        rows, user="user", item="all", domain=["all"], share="thrifty=kind=cheap", where="price > 115", join=kinds, on="shop",
+        **exact,
+    ).table  # fmt: skip
+    left = rows.to_pandas().query("price > 115")
+    met = left.assign(met=left.shop != "s1").groupby("user").met.any().mean()
+    assert 0.1 < met < 0.95 and found["thrifty"].to_pylist() == [pytest.approx(met, abs=1e-3)]
+
+
 def test_a_ratio_by_what_may_be_nothing_has_no_ends(tmp_path, capsys):
     """At epsilon 1, with three users on one of the keys: in rows, the report, the terminal and the page."""
     write_fixed_key(tmp_path / "key")

@@ -30,7 +30,7 @@ from tests.pipelines.refusals import refused
 from tests.runners.jobs import JOBS, STORED, column, domain_of
 
 DOMAIN = public_domain([f"i{i}" for i in range(1, 200, 3)], str)
-FILES = {"domain": "d.txt", "messages": "m.jsonl", "counters": "c.json"}
+FILES = {"domain": "d.txt", "table": "t.csv", "messages": "m.jsonl", "counters": "c.json"}
 
 
 def planned(words: str, again_from: dict | None = None):
@@ -266,7 +266,7 @@ def test_a_stopped_run_leaves_nothing(place, monkeypatch):
     monkeypatch.setattr(JobCommand, "outcome", stop)
     report = json.loads((place / "out" / "report.json").read_text())
     given = {"input": [str(place / "events.parquet")], "key_file": str(place / "key"), "output": str(place / "out")}
-    names = ("input_format", "delimiter", "domain", "key_env", "key_secret")
+    names = ("input_format", "delimiter", "domain", "join", "key_env", "key_secret")
     with pytest.raises(Stopped):
         again.run_again(report, argparse.Namespace(**dict.fromkeys(names), **given), [])
     assert not folders[0].exists()

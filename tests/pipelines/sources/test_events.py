@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
+from headcount.pipelines import progress
 from headcount.pipelines.sources import avro as source_avro
 from headcount.pipelines.sources import csv
 from headcount.pipelines.sources import events as sources
@@ -67,7 +68,7 @@ def test_pipeline_reads_all_tasks(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "SPLIT_BYTES", 0)
     monkeypatch.setattr(source_parquet, "ROWS_PER_TASK", 10)
     read = []
-    monkeypatch.setattr(sources.progress, "advance", read.append)
+    monkeypatch.setattr(progress, "advance", read.append)
     expected = []
     for i in range(3):
         names = [f"{i}-{j}" for j in range(35)]

@@ -83,7 +83,7 @@ def test_counts_beyond_int64(tmp_path):
     large = pa.array([1, 2**63], pa.uint64())
     path = put(tmp_path, "e.parquet", parquet({"user": TWO, "item": [1, 2], "n": large}))
     message = refusal(path, count="n")
-    assert f"{path}, row 2: column 'n'" in message and str(2**63) not in message
+    assert f"{path}: column 'n', row 2: " in message and str(2**63) not in message
 
 
 def test_parquet_text_that_is_not_utf8(tmp_path):
