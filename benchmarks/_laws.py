@@ -205,7 +205,7 @@ def _weekly(random: np.random.Generator) -> Columns:
     return np.repeat(user, events), np.repeat(day, events)
 
 
-#: By which nothing is ever chosen.
+#: By which nothing is chosen, but how many rows the sums of an aggregate see.
 CHECKS: dict[str, Callable[[np.random.Generator], Columns]] = {
     "bots": _bots,
     "two tastes": _two_tastes,

@@ -8,8 +8,9 @@ rank: the ten largest, the next ninety, and the rest. Width is that of the inter
 median of all rows. Saved is 1 - l1, as in `estimates.py`; `saved of all` is the same against all events, so that a small c
 cannot buy good looks. `--of aggregate` measures the events of `headcount aggregate --users --events` in the same way.
 
-Besides the laws of `estimates.py` there are four, by which nothing was chosen: bots (one user in two hundred has a thousand
-events on ten items), two kinds of users with tastes of their own, few keys, and a series of days with a weekly wave.
+Besides the laws of `estimates.py` there are four, by which nothing was chosen (but for aggregates): bots (one user in two
+hundred has a thousand events on ten items), two kinds of users with tastes of their own, few keys, and a series of days with a
+weekly wave.
 """
 
 from __future__ import annotations
