@@ -56,7 +56,9 @@ class Step(beam.PTransform):
         super().__init__()
         given = {name: value for name, value in config.items() if value is not None}
         own = _own_parameters(transform)
-        of_values = "value" in own  # such a transform has its columns itself
+        if "from_" in own and "from" in given:
+            given["from_"] = given.pop("from")  # which is a word of Python alone
+        of_values = "user" in own  # such a transform has its columns itself
         columns = (
             {} if of_values else {name: each for name, each in _parameters(Contributions).items() if name not in _KNOWN}
         )
@@ -79,8 +81,8 @@ class Step(beam.PTransform):
         if not isinstance(given.get("drop_null", False), bool):
             raise ParameterError(f"drop_null must be true or false, got {given['drop_null']!r}")
         self._transform = transform
-        holds = "value" if of_values else "item"
-        names = {"user": "user", holds: holds} | _those(given, ("user", holds, "count"))
+        known = [name for name in ("user", "value", "time") if name in own]
+        names = dict(zip(known, known, strict=True)) | _those(given, (*known, "count"))
         self._columns = list(names.values()) if of_values else []  # keys know their own columns
         numbers = {name: _number(name, value) for name, value in _those(given, budget).items()}
         self._budget = Zcdp(**numbers) if "rho" in numbers else Budget(**numbers)
@@ -130,6 +132,9 @@ def _factory(transform: type[beam.PTransform]) -> Callable[..., Step]:
 Histogram = _factory(transforms.Histogram)
 Aggregate = _factory(transforms.Aggregate)
 Total = _factory(transforms.Total)
+Funnel = _factory(transforms.Funnel)
+Retention = _factory(transforms.Retention)
+Activity = _factory(transforms.Activity)
 DebiasedCount = _factory(transforms.DebiasedCount)
 SelectPartitions = _factory(transforms.SelectPartitions)
 PrivateCountRelease = _factory(transforms.PrivateCountRelease)

@@ -25,6 +25,7 @@ FAMILIES = {
     "count_release": {"partitions", "bound_choice"},
     "distribution": set(),
     "partitions": set(),
+    "people": {"partitions"},
     "aggregate": {"histogram", "partitions", "bound_choice"},
 }
 # From the bottom, too: a job is planned and told before it runs, and commands stand on all of it.

@@ -87,9 +87,14 @@ class RowSchema:
         return None if self.window is None or self.window.source in self.sources else self.window.source
 
     @property
+    def carried(self) -> tuple[str, ...]:
+        """The columns of what rows carry."""
+        return tuple(of.column for of in self.values)
+
+    @property
     def beside(self) -> tuple[str, ...]:
         """The columns besides those of user, key and count, which are all that a tuple has."""
-        return (*(() if self.time is None else (self.time,)), *(of.column for of in self.values))
+        return (*(() if self.time is None else (self.time,)), *self.carried)
 
     @property
     def reading(self) -> str:
@@ -168,8 +173,8 @@ class RowSchema:
         )
         if self.window is not None and not columns[self.user].null_count:
             place = dataclasses.replace(place, user=self.window.source)  # a row without a unit has a user, but no time
-        user = _names(self.users, (self.user,), columns, place)
-        item = _names(self.keys, self.sources, columns, place)
+        user = names_of(self.users, (self.user,), columns, place)
+        item = names_of(self.keys, self.sources, columns, place)
         count = None if self.count is None else columns[self.count]
         return contribution_batch(
             user,
@@ -246,7 +251,7 @@ def _user_field(user: str, found: pa.DataType, where: str) -> Field:
         raise InputError(f"{where}column {user!r} is {found}, which no user is known by; {CONVERT}") from None
 
 
-def _names(keys: Keys | None, sources: tuple[str, ...], columns: Mapping[str, pa.Array], place: Place) -> pa.Array:
+def names_of(keys: Keys | None, sources: tuple[str, ...], columns: Mapping[str, pa.Array], place: Place) -> pa.Array:
     """One column of names, of columns of the types that are known, or of those that need none."""
     if keys is None:
         (source,) = sources

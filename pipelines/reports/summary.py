@@ -14,7 +14,7 @@ from headcount.pipelines.sinks.meanings import has_intervals, is_metric, total_m
 from headcount.pipelines.terminal import name, one_line
 
 # What rows without a key are, by a column that only such rows have; others are told by the decision of their job alone.
-_ROWS = {"quantile": "quantile", "of": "total", "low": "range"}
+_ROWS = {"condition": "step", "least": "bin", "age": "cell", "quantile": "quantile", "of": "total", "low": "range"}
 SIZES = ("count", "bounded_count", "probability")
 _BESIDE = {"noise_stddev": "+-", "error": "error"}
 _NAME = 40  # letters of an item in a table
@@ -26,6 +26,9 @@ _NOISE = "the range of the noise"
 
 # What a command answers, where its name does not say it.
 _TITLES = {
+    "activity": "How many users have how many events{by}",
+    "funnel": "How many users came to each step{by}",
+    "retention": "How many users of each cohort came back{by}",
     "choose-bound": "How much one user may count",
     "count-release": "The largest counts of users by {keys}",
     "distribution": "How likely each {keys} is",
@@ -53,7 +56,8 @@ def title(report: Mapping[str, Any]) -> str:
         of = _and([name(row["of"]) for row in report["shown"] if "of" in row])
         return f"Totals by {keys}" if report.get("keys") else f"How many {of} there are"
     known = _TITLES.get(command, "A private release by headcount {command}")
-    return known.format(keys=keys, value=name(parameters.get("value", "")), command=name(command))
+    by = f", by {keys}" if report.get("keys") else ""
+    return known.format(keys=keys, by=by, value=name(parameters.get("value", "")), command=name(command))
 
 
 def is_list(report: Mapping[str, Any]) -> bool:

@@ -11,6 +11,16 @@ from headcount.mechanisms.columns.key_column import UNITS
 from headcount.mechanisms.columns.keys import Keys
 
 _NOISE = "not what bounding or an assumption did to it"
+
+
+def _share(name: str, of: str) -> dict[str, str]:
+    return {
+        name: f"their share of {of}",
+        f"{name}_low": "the lower end of its 95 % interval",
+        f"{name}_high": "the upper end of its 95 % interval",
+    }
+
+
 _ANY = {
     "item": "the item",
     "count": "an estimate of the true number",
@@ -36,8 +46,36 @@ _ANY = {
     "noise": "the kind of noise that the bound was chosen for",
     "report": "what one user sends, noise included",
 }
+_OF_PEOPLE = {
+    "noise_stddev": "the standard deviation of the noise in count, which is all that is uncertain of it",
+    "low": "the lower end of the 95 % interval of count",
+    "high": "the upper end of the 95 % interval of count",
+}
 # Where the same word is for something else, by a column that only such rows have.
 _BESIDE = {
+    "condition": _OF_PEOPLE
+    | {
+        "step": "the number of the step, from 1",
+        "condition": "the condition of the step",
+        "count": "the users who came to the step, after all steps before it; with noise",
+        **_share("share_of_first", "the users of the first step"),
+        **_share("share_of_before", "the users of the step before"),
+    },
+    "least": _OF_PEOPLE
+    | {
+        "events": "how many events a user has",
+        "least": "the least number of events of the bin",
+        "most": "the largest one; none, if the bin has no end",
+        "count": "the users with so many events, with noise",
+        **_share("share", "the users of all bins"),
+    },
+    "age": _OF_PEOPLE
+    | {
+        "cohort": "the first day of the period in which users came first, of the data that was given",
+        "age": "how many periods later",
+        "count": "the users of the cohort who are there in that period, with noise",
+        **_share("share", "the users of the cohort"),
+    },
     "items": {
         "count": "a number of users (or of events, where those are counted)",
         "error": "about how far the counts of these items are from the truth, added up",

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from headcount.mechanisms.batches.contributions import Place
 from headcount.mechanisms.columns import nested
+from headcount.mechanisms.columns.conditions import Condition
 from headcount.mechanisms.columns.fields import field_of
 from headcount.mechanisms.columns.key_column import KeyColumn, parse_columns
 from headcount.mechanisms.columns.keys import Keys, resolve
@@ -49,7 +50,8 @@ class Columns:
     A job that needs no users, no keys or no counts leaves them out; `values` are in place of keys. A row counts for each
     element of the list in its column `explode`, which must be one of the keys'. `zone` is the time zone of the keys' units.
     `window` is the column of the times by which users are protected, if they are by windows. `carried` are columns of numbers
-    that rows carry to what is made of them by key.
+    that rows carry to what is made of them by key. `time` is the column that says when a row was, and rows are
+    told apart by `conditions`.
     """
 
     user: str | None
@@ -60,6 +62,8 @@ class Columns:
     values: ValueColumn | None = None
     window: KeyColumn | None = None
     carried: tuple[str, ...] = ()
+    time: str | None = None
+    conditions: tuple[Condition, ...] = ()
 
     def __post_init__(self) -> None:
         for name in self.names:
@@ -89,8 +93,13 @@ class Columns:
     @property
     def names(self) -> tuple[str, ...]:
         """All columns, each once."""
-        named = (self.user, *self.held, self.count, *self.carried)
+        named = (self.user, *self.held, self.count, *self.carried, self.time, *self.compared)
         return tuple(dict.fromkeys(name for name in named if name is not None))
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """The columns that conditions look at."""
+        return tuple(dict.fromkeys(name for condition in self.conditions for name in condition.columns))
 
     def stored(self, path: str) -> tuple[str, ...]:
         """Those that a file itself holds: the others are in the names of its folders."""
@@ -160,6 +169,10 @@ def found_types(path: str, columns: Columns, schema: pa.Schema, decoded: int = 0
     for name in columns.carried:
         if not is_number_type(types[name]):
             raise InputError(f"{path}: column {name!r} is {_word(types[name])}; values must be numbers")
+    if columns.time is not None:
+        field_of(KeyColumn(columns.time, "day"), types[columns.time], f"{path}: ", columns.zone)
+    for condition in columns.conditions:
+        condition.check({name: types[name] for name in condition.columns})
     if columns.window is not None:
         field_of(columns.window, types[columns.window.source], f"{path}: ", columns.zone)
     if columns.count is not None and not pa.types.is_integer(types[columns.count]):
@@ -199,7 +212,8 @@ def check_agreement(path: str, columns: Columns, found: ColumnTypes, expected: C
     for name in columns.names:
         here, there = (each.schema.field(name).type for each in (found, expected))
         asked = [key for key in columns.made if key.source == name]
-        made = (bool(asked) or name in columns.carried) and all(key.unit or key.edges for key in asked)
+        made = (bool(asked) or name in (*columns.carried, columns.time)) and all(key.unit or key.edges for key in asked)
+        made = made and name not in columns.compared
         if not _agree(_plain(here), _plain(there), exact=not made):
             raise InputError(
                 f"{path}: column {name!r} is {_word(here)}, but {_word(there)} in {expected.file}; "

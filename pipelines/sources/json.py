@@ -93,13 +93,17 @@ def _kinds(columns: Columns, user: pa.DataType) -> dict[str, pa.DataType]:
         kinds[name] = pa.list_(kind) if name == columns.explode else kind
     if columns.count is not None:
         kinds[columns.count] = pa.int64()
-    return dict.fromkeys(columns.carried, pa.float64()) | kinds
+    numbers = [*columns.carried, *(name for condition in columns.conditions for name in condition.numbers)]
+    others = [name for name in (columns.time, *columns.compared) if name is not None]
+    return dict.fromkeys(others, pa.string()) | dict.fromkeys(numbers, pa.float64()) | kinds
 
 
 def _as_texts(columns: Columns) -> frozenset[str]:
     """The columns of keys that are taken as they are: whole numbers, true and false are texts there."""
     made = [key.source for key in columns.made if key.unit or key.edges]
-    return frozenset(key.source for key in columns.keys if key.source not in made)
+    numbers = [name for condition in columns.conditions for name in condition.numbers]
+    compared = [name for name in columns.compared if name not in (columns.user, columns.count, *numbers, *made)]
+    return frozenset([*(key.source for key in columns.keys if key.source not in made), *compared])
 
 
 def read(path: str, columns: Columns, expected: ColumnTypes) -> Iterator[pa.RecordBatch]:

@@ -188,7 +188,7 @@ class _ToBatches(beam.DoFn):
         self._keys: list[tuple[Any, ...]] = []
         self._counts: list[Any] = []
         self._times: list[Any] = []
-        self._carried: dict[str, list[Any]] = {of.column: [] for of in self._row_schema.values}
+        self._carried: dict[str, list[Any]] = {name: [] for name in self._row_schema.carried}
 
     def process(self, element: Any) -> Iterable[pa.RecordBatch]:
         kind = _kind(element)
@@ -292,7 +292,7 @@ class _ToBatches(beam.DoFn):
             file=metadata.get(b"headcount.file", b"").decode(),
             first_row=None if first is None else int(first),
             user=self._row_schema.user,
-            item=self._row_schema.sources[0],
+            item=(*self._row_schema.sources, "item")[0],
             count=self._row_schema.count or "count",
         )
 
