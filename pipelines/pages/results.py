@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from headcount.mechanisms.calibration.intervals import half_range
-from headcount.pipelines.pages import charts, texts
+from headcount.pipelines.pages import charts, people, texts
 from headcount.pipelines.pages.axes import Axis
 from headcount.pipelines.pages.charts import Bar
+from headcount.pipelines.pages.part import Part
 from headcount.pipelines.pages.rows import Rows, noise_column, size_column
-from headcount.pipelines.pages.texts import Drawn
 from headcount.pipelines.reports.summary import counted, in_range, much_left_out, nothing
 from headcount.pipelines.sinks.meanings import has_intervals, is_metric, total_metrics
 
@@ -41,23 +40,10 @@ _TIME = re.compile(r" by its (?:minute|hour|day|week|month|year)\b")
 Report = Mapping[str, Any]
 
 
-@dataclasses.dataclass(frozen=True)
-class Part:
-    """One part of a page: a heading, sentences, and below them what is given."""
-
-    heading: str
-    words: Sequence[str] = ()
-    cards: Sequence[tuple[str, str, str]] = ()  # (what, value, more)
-    drawn: Drawn | None = None
-    folded: tuple[str, Drawn] | None = None  # more of what is drawn, and what that is
-    caption: str = ""
-    names: Sequence[tuple[str, Sequence[str]]] = ()  # (rank, names)
-    heads: Sequence[str] = ()
-    rows: Sequence[Sequence[str]] = ()
-
-
 def needed(report: Report) -> int:
     """How many of the largest rows a page shows at most."""
+    if people.is_about(report):
+        return people.MOST_ROWS
     return max(SHOWN, IN_ORDER, NAMED) if report.get("keys") else SHOWN
 
 
@@ -66,6 +52,8 @@ def parts(report: Report, rows: Rows) -> list[Part]:
     columns = [*report["columns"]]
     if report["rows"] == 0:
         return [Part("Nothing came out", [line.removeprefix("- ") for line in nothing(report)])]
+    if people.is_about(report):
+        return people.parts(report, rows.largest)
     if report.get("keys"):
         if size_column(columns) is not None:
             return _counted(report, rows)
