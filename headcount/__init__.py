@@ -9,7 +9,7 @@
     counts.save("out/")      # the files that the command line would write
 
 There is a function for every command that counts events: `histogram`, `aggregate`, `total`, `funnel`, `retention`, `activity`,
-`partitions`, `top`, `count_release`, `plume`, `sampled`, `heavy_hitters`, `quantiles`, `distribution`, `shape` and
+`actives`, `partitions`, `top`, `count_release`, `plume`, `sampled`, `heavy_hitters`, `quantiles`, `distribution`, `shape` and
 `choose_bound`; and `compare`, which measures these on data that is public, and `forecast`, which needs none. A frame is one
 of pandas or Polars, an Arrow table, batch or reader, a DuckDB relation, whatever else has `__arrow_c_stream__`, a dict of
 lists, or a list of dicts. Nothing of Beam is imported. `headcount.transforms` has the same for Beam pipelines, and
@@ -30,6 +30,7 @@ if not os.path.isdir(os.path.join(_HERE, "mechanisms")):
 from headcount.mechanisms.lazy import lazy_face  # noqa: E402
 
 if TYPE_CHECKING:  # the same names for type checkers; tests/headcount/test_face.py holds both lists together
+    from headcount.calls import actives as actives
     from headcount.calls import activity as activity
     from headcount.calls import aggregate as aggregate
     from headcount.calls import choose_bound as choose_bound
@@ -55,8 +56,8 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/headcount/test_face
 
 # Where the public names live.
 _ROOMS = {
-    "calls": "activity aggregate choose_bound count_release distribution funnel heavy_hitters histogram partitions plume "
-    "quantiles retention sampled shape top total",
+    "calls": "actives activity aggregate choose_bound count_release distribution funnel heavy_hitters histogram partitions "
+    "plume quantiles retention sampled shape top total",
     "mechanisms.errors": "HeadcountError InputError ParameterError",
     "result": "Result",
     "studies": "compare forecast",

@@ -7,6 +7,76 @@ from headcount.functions import Columns, Domain, Path
 from headcount.mechanisms.sampled.axis import Value
 from headcount.result import Result
 
+def actives(
+    data: Any,
+    *,
+    user: str,
+    time: str,
+    from_: str,
+    to: str,
+    epsilon: float,
+    domain: Domain | None = None,
+    noise: str = "auto",
+    by: Columns | None = None,
+    time_zone: str = "UTC",
+    drop_null: bool = False,
+    max_item_bytes: int = 4096,
+    delta: float = 0.0,
+    relation: str = "add-remove",
+    label: str | None = None,
+    period: str | None = None,
+    ledger: str | None = None,
+    dataset: str | None = None,
+    key_file: Path | None = None,
+    key_env: str | None = None,
+    key_secret: str | None = None,
+    release_id: str | None = None,
+) -> Result:
+    """How many users are active on each day, in the 7 days that end with it, and in the 28: three series in one release.
+
+    Guarantee: user-level (epsilon, delta)-differential privacy under `relation`; without a delta, by Laplace noise, which is
+    far more here.
+
+        headcount.actives(frame, user="user_id", time="viewed_at", from_="2026-11-02", to="2026-11-15", epsilon=1, delta=1e-8)
+
+    Parameters:
+        data: the events, one in a row: a pandas or Polars frame, an Arrow table, batch or reader, a DuckDB relation,
+            whatever has `__arrow_c_stream__`, a dict of lists, or a list of dicts.
+        user: the column that tells users apart; a field of an object by its path, as user.id.
+        time: when a row was: a column of times or dates.
+        from_: the first day, such as 2026-10-05; it must be public: known without a look at the data.
+        to: the last day, which counts, too.
+        epsilon: how much one user can change the result at most.
+        domain: the values of --by, if they are public; without it, those that enough users have are named, which takes a
+            delta: a list, a frame with the columns of item, or a file of Parquet, CSV, or text with one value per line
+            (default: None).
+        noise: gaussian takes a delta, and costs less where many releases add up; auto takes the one with less noise
+            (default: auto); one of "auto", "laplace", "gaussian".
+        by: tell people apart by this column, or a list of several: the value that most of a user's rows have counts, of
+            equal ones the first by name (default: None).
+        time_zone: where COLUMN:day and the like begin (default: UTC).
+        drop_null: drop rows without a user, a time or a value of by (default: False).
+        max_item_bytes: rows with a longer value of by are dropped (default: 4096).
+        delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
+            and for Gaussian noise (default: 0).
+        relation: what a neighbouring input is: one user more or less, or one replaced (default: add-remove); one of
+            "add-remove", "replace".
+        label: what this is, in your words, for the report (default: None).
+        period: the time that the events are of, in your words, for the report (default: None).
+        ledger: the ledger that keeps the account of releases: sqlite:///FILE or postgresql://USER@HOST/DATABASE (default:
+            None).
+        dataset: the data set in it (see: headcount ledger create) (default: None).
+        key_file: key file (see: headcount key), on every worker (default: None).
+        key_env: environment variable of the workers with the key (default: None).
+        key_secret: Secret Manager's name of the key, which workers fetch: projects/P/secrets/S/versions/N (default: None).
+        release_id: only to repeat a release of the same input: its id (and its key); auto, with a ledger: an id that
+            follows from data set, label, period and parameters, so that a job that is run again is no new release (default:
+            None).
+
+    The result has the columns of `by`, and day, window, count, noise_stddev, low, high, share, share_low, share_high.
+    """
+    ...
+
 def activity(
     data: Any,
     *,

@@ -70,6 +70,10 @@ COMMANDS = {
         "headcount.pipelines.commands.people.activity",
         "Count how many users did it how often.",
     ),
+    "actives": Listed(
+        "headcount.pipelines.commands.people.actives",
+        "Count the users who are active on each day, in the last 7 days and in the last 28.",
+    ),
     "plume": Listed(
         "headcount.pipelines.commands.plume",
         "Name items that enough users have, then count the users of each, with a bound on a user's items.",

@@ -36,6 +36,9 @@ QUESTIONS = (
     Question(
         "Who comes back in later weeks?", "retention --time viewed_at --every week ...", "people.md#who-comes-back"
     ),
+    Question(
+        "How many users are active, by day, week and month?", "actives --time viewed_at ...", "people.md#who-is-active"
+    ),
     Question("How many users did it how often?", "activity --bins 1,2,3,6,11,51", "people.md#how-often"),
     Question("How many distinct searches?", "shape --item query --property distinct-items", "shape.md"),
     Question("Which searches may be shown?", "partitions --item query", "partitions.md"),
@@ -68,7 +71,7 @@ OTHER_WORDS = {
 
 GROUPS = {
     "counts, sums and means of each item": "histogram aggregate total",
-    "people, each as a whole": "funnel retention activity",
+    "people, each as a whole": "funnel retention activity actives",
     "names alone": "partitions top heavy-hitters",
     "one column as a whole": "quantiles distribution shape",
     "before a release": "forecast compare choose-bound key",

@@ -19,7 +19,7 @@ from headcount.mechanisms.batches.shards import MOST_COUNT
 from headcount.mechanisms.checks import check_one_of, check_whole
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.people.funnel import MOST_STEPS
-from headcount.mechanisms.people.questions import ActivityQuestion, FunnelQuestion, RetentionQuestion
+from headcount.mechanisms.people.questions import ActivesQuestion, ActivityQuestion, FunnelQuestion, RetentionQuestion
 from headcount.mechanisms.people.release import PeopleMechanism, ask_people
 
 EVERY = ("day", "week", "month")
@@ -83,6 +83,23 @@ def retention(
 ) -> PeopleMechanism:
     """Of the users whose first day, week or month is each of those from `first` to `last`, how many are there in later ones."""
     question = RetentionQuestion(periods(every, first, last))
+    return ask_people(budget, question, by=by, domain=domain, noise=noise, relation=relation, item_type=item_type)
+
+
+def actives(
+    budget: Budget,
+    first: Day,
+    last: Day,
+    *,
+    by: bool = False,
+    domain: Iterable[str] | Iterable[int] | Domain | None = None,
+    noise: str = "auto",
+    relation: Relation = Relation.ADD_REMOVE,
+    item_type: type = str,
+) -> PeopleMechanism:
+    """How many users are active on each day from `first` to `last`, in the 7 days that end with it, and in the 28."""
+    days = periods("day", first, last)
+    question = ActivesQuestion(days[0], days[-1])
     return ask_people(budget, question, by=by, domain=domain, noise=noise, relation=relation, item_type=item_type)
 
 

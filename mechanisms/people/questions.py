@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from headcount.mechanisms.batches.value_rows import ValueShard
 from headcount.mechanisms.calibration.intervals import outward
+from headcount.mechanisms.people.actives import WINDOWS, ActivesRecords
 from headcount.mechanisms.people.activity import ActivityRecords
 from headcount.mechanisms.people.funnel import FunnelRecords
 from headcount.mechanisms.people.records import Records
@@ -219,6 +220,68 @@ class RetentionQuestion:
             "age": pa.array(np.tile(age, by)),
         }
         return made | {name: _floats(column) for name, column in numbers.items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class ActivesQuestion:
+    """How many users are active on each day from `first` to `last`, since 1970, and in the windows that end with it."""
+
+    first: int
+    last: int
+    name = "Actives"
+    values = 1
+
+    @property
+    def days(self) -> int:
+        """How many days there are."""
+        return self.last - self.first + 1
+
+    @property
+    def most(self) -> int:
+        return len(WINDOWS) * self.days
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return (self.most,)
+
+    @property
+    def height(self) -> int:
+        return self.most
+
+    @property
+    def records(self) -> ActivesRecords:
+        return ActivesRecords(self.first, self.last)
+
+    def answer(self, cells: np.ndarray, noise: CellNoise) -> Columns:
+        """The users of each window, for one day after another, and their share of those of the longest window."""
+        by, windows = len(cells), len(WINDOWS)
+        shorter = (np.arange(self.most) < (windows - 1) * self.days).astype(np.int64)
+        parts = [
+            Part(1, 0, noise.own * shorter, noise.kurtosis),
+            Part(0, 1, noise.own * shorter, noise.kurtosis),
+            Part(1, 1, noise.shared * shorter, noise.kurtosis),
+        ]
+        longest = np.tile(cells[:, -self.days :], (1, windows))
+        numbers = _counts(cells, noise) | _share_columns("share", cells, longest, parts)
+        # A longer window has all users of a shorter one: counts are the nearest ones for which that is so.
+        by_window = cells.reshape(by, windows, self.days).transpose(0, 2, 1)[:, :, ::-1].reshape(-1, windows)
+        count = np.rint(falling(by_window, np.ones(windows)))[:, ::-1].reshape(by, self.days, windows)
+        count = count.transpose(0, 2, 1).reshape(by, -1)
+        numbers |= {
+            "count": count,
+            "low": np.minimum(numbers["low"], count),
+            "high": np.maximum(numbers["high"], count),
+        }
+        dates = np.repeat(np.arange(self.first, self.last + 1), windows)
+        made: Columns = {
+            "day": pa.array(np.tile(dates, by).astype("datetime64[D]")),
+            "window": pa.array(list(WINDOWS) * (self.days * by), pa.int64()),
+        }
+        by_day = {
+            name: column.reshape(by, windows, self.days).transpose(0, 2, 1).reshape(by, -1)
+            for name, column in numbers.items()
+        }
+        return made | {name: _floats(column) for name, column in by_day.items()}
 
 
 def _counts(cells: np.ndarray, noise: CellNoise) -> dict[str, np.ndarray]:

@@ -100,7 +100,7 @@ class Table:
     def steps(self) -> tuple[Step, ...]:
         """What bounds a user."""
         kept: tuple[Step, ...] = (LimitItemsStep(self.most), LimitPerItemStep(1))
-        return (OneRowStep(self.sizes), *kept) if len(self.sizes) > 1 else kept
+        return (OneRowStep(self.sizes), *kept) if self.most > 1 else kept
 
     def noise(self) -> CellNoise:
         """The noise of the cells."""

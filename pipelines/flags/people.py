@@ -76,7 +76,7 @@ def person_rows(args: argparse.Namespace) -> PersonRows:
         args.user,
         args.by,
         time=getattr(args, "time", None),
-        unit=None if steps else getattr(args, "every", None),
+        unit=None if steps or not hasattr(args, "from_") else getattr(args, "every", "day"),
         steps=steps,
         count=getattr(args, "count", None),
         drop_null=args.drop_null,

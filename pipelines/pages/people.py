@@ -1,16 +1,18 @@
-"""What a page shows of questions about people: a funnel with what is lost, bins, and a triangle of colours.
+"""What a page shows of questions about people: a funnel with what is lost, bins, a triangle, lines over days.
 
 All rows stand in the order that they have. Where people are told apart by a column, the first values of it are drawn.
 """
 
 from __future__ import annotations
 
+import datetime
 import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headcount.pipelines.pages import charts, texts
-from headcount.pipelines.pages.charts import Bar
+from headcount.pipelines.pages.axes import Axis
+from headcount.pipelines.pages.charts import Bar, Line
 from headcount.pipelines.pages.part import Part
 from headcount.pipelines.pages.texts import Drawn
 
@@ -95,6 +97,27 @@ def _retention(value: str, rows: Sequence[Row]) -> Part:
     )
 
 
+def _actives(value: str, rows: Sequence[Row]) -> Part:
+    """A line with its interval for each window, over the days."""
+    first = datetime.date.fromisoformat(str(rows[0]["day"]))
+    series: dict[int, list[tuple[float, Row]]] = {}
+    for row in rows:
+        day = (datetime.date.fromisoformat(str(row["day"])) - first).days
+        series.setdefault(row["window"], []).append((float(day), row))
+    drawn = [
+        Line(
+            "on that day" if window == 1 else f"in {window} days",
+            [(day, row["count"]) for day, row in held],
+            [(day, row["low"], row["high"]) for day, row in held],
+        )
+        for window, held in sorted(series.items(), reverse=True)
+    ]
+    last = {line.name: texts.number(line.points[-1][1]) for line in drawn}
+    alt = f"Active users over {len(drawn[0].points)} days. At the end: {', '.join(f'{last[name]} {name}' for name in last)}."
+    picture = charts.lines(drawn, Axis(f"days since {first}"), Axis("users"), alt)
+    return Part(_titled("How many users are active", value), drawn=picture, caption="The bands are the 95 % intervals.")
+
+
 def _triangle(cohorts: Mapping[str, Sequence[Row]]) -> Drawn:
     ages = max(map(len, cohorts.values()))
     wide = (_WIDTH - _LEFT) / ages
@@ -147,4 +170,4 @@ def _table(cohorts: Mapping[str, Sequence[Row]]) -> Drawn:
 
 
 _NUMBER = ' class="number"'
-_DRAWN = {"funnel": _funnel, "activity": _activity, "retention": _retention}
+_DRAWN = {"funnel": _funnel, "activity": _activity, "retention": _retention, "actives": _actives}

@@ -14,7 +14,8 @@ from headcount.pipelines.sinks.meanings import has_intervals, is_metric, total_m
 from headcount.pipelines.terminal import name, one_line
 
 # What rows without a key are, by a column that only such rows have; others are told by the decision of their job alone.
-_ROWS = {"condition": "step", "least": "bin", "age": "cell", "quantile": "quantile", "of": "total", "low": "range"}
+_ROWS = {"condition": "step", "least": "bin", "age": "cell", "window": "number"}
+_ROWS |= {"quantile": "quantile", "of": "total", "low": "range"}
 SIZES = ("count", "bounded_count", "probability")
 _BESIDE = {"noise_stddev": "+-", "error": "error"}
 _NAME = 40  # letters of an item in a table
@@ -26,6 +27,7 @@ _NOISE = "the range of the noise"
 
 # What a command answers, where its name does not say it.
 _TITLES = {
+    "actives": "How many users are active{by}",
     "activity": "How many users have how many events{by}",
     "funnel": "How many users came to each step{by}",
     "retention": "How many users of each cohort came back{by}",

@@ -69,6 +69,13 @@ _BESIDE = {
         "count": "the users with so many events, with noise",
         **_share("share", "the users of all bins"),
     },
+    "window": _OF_PEOPLE
+    | {
+        "day": "the day, which windows end with",
+        "window": "how many days a window has, that day among them",
+        "count": "the users who are there on one of these days, with noise",
+        **_share("share", "the users of the longest window"),
+    },
     "age": _OF_PEOPLE
     | {
         "cohort": "the first day of the period in which users came first, of the data that was given",

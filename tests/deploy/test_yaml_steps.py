@@ -67,6 +67,11 @@ SHARE = {f"share{end}" for end in ENDS}
             OF_PEOPLE | {"cohort", "age"} | SHARE,
         ),
         (
+            yaml_provider.Actives,
+            {"epsilon": 1, "from": "2026-11-01", "to": "2026-11-02"},
+            OF_PEOPLE | {"day", "window"} | SHARE,
+        ),
+        (
             yaml_provider.Activity,
             {"epsilon": 1, "bins": [1, 2]},
             OF_PEOPLE | {"events", "least", "most"} | SHARE,

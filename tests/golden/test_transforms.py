@@ -42,6 +42,7 @@ TRANSFORMS: dict[str, Callable[[dict[str, Any]], beam.PTransform]] = {
         t.Budget(1), ["number<2", "number>4"], time="seen", within="2d", by="item", domain=_DOMAIN, **release
     ),
     "Retention": lambda release: t.Retention(_BUDGET, "day", "2026-09-21", "2026-09-27", time="seen", **release),
+    "Actives": lambda release: t.Actives(_BUDGET, "2026-09-22", "2026-09-25", time="seen", **release),
     "Activity": lambda release: t.Activity(_BUDGET, [1, 2, 5], count="times", by="country", **release),
     "DebiasedCount": lambda release: t.DebiasedCount(t.Budget(1), ["i1", "i2"], max_per_item=2, **release),
     "SelectPartitions": lambda release: t.SelectPartitions(_BUDGET, **release),

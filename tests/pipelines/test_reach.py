@@ -22,6 +22,7 @@ RENAMED = {
     "DebiasedCount": {"items": "domain"},
     "Funnel": {"steps": "step"},
     "Retention": {"from_": "from"},
+    "Actives": {"from_": "from"},
 }
 COMMANDS = {
     "Histogram": "histogram",
@@ -30,6 +31,7 @@ COMMANDS = {
     "Funnel": "funnel",
     "Retention": "retention",
     "Activity": "activity",
+    "Actives": "actives",
     "Total": "total",
     "DebiasedCount": "total",
     "PrivateCountRelease": "count-release",

@@ -72,6 +72,9 @@ JOBS = {
     "--output-files 2",
     "a funnel by a public list": "funnel --epsilon 1 --delta 1e-6 --noise gaussian --time seen --step number>1 --step number>2 "
     "--by item --domain {domain} --relation replace",
+    "who is active": "actives --epsilon 1 --delta 1e-6 --time seen --from 2026-09-22 --to 2026-09-26",
+    "who is active, by country": "actives --epsilon 1 --delta 1e-6 --time seen --from 2026-09-20 --to 2026-09-24 --by country "
+    "--relation replace --output-files 2",
     "how often": "activity --epsilon 1 --bins 1,2,4,8 --output-files 2",
     "how often, by country": "activity --epsilon 1 --delta 1e-6 --by country",
     "who comes back": "retention --epsilon 1 --delta 1e-6 --time seen --every day --from 2026-09-21 --to 2026-09-27",
@@ -119,6 +122,7 @@ WIRED = [
     "totals of given items, debiased",
     "a funnel by country",
     "how often",
+    "who is active",
     "who comes back",
     "the largest counts",
     "the shape, sorted",
@@ -147,7 +151,7 @@ def beside(item: np.ndarray) -> dict[str, pa.Array]:
 
 def column(command: str, own: list[str]) -> list[str]:
     """The flag of the items' column, unless a job's own flags name the one that it reads, or it reads none."""
-    none = command in ("funnel", "activity", "retention") or (command == "total" and "--domain" not in own)
+    none = command in ("funnel", "retention", "activity", "actives") or (command == "total" and "--domain" not in own)
     return [] if none or {"--item", "--value"} & {*own} else ["--item", "item"]
 
 

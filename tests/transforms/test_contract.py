@@ -25,6 +25,7 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.sampled import plan
 from headcount.mechanisms.shape.estimators import DistinctQuestion, EntropyQuestion
 from headcount.transforms import (
+    Actives,
     Activity,
     Aggregate,
     AnonymizedHistogram,
@@ -157,6 +158,8 @@ TABLE = [
          OF_PEOPLE | {"time": "at", "steps": ["item=k"], "within": "7d"}, row=PERSON),
     Line(Retention, "mechanism", KEY | {"budget": BUDGET, "every": "day", "from_": "2026-11-01", "to": "2026-11-05"},
          OF_PEOPLE | {"time": "at", "every": "week", "from_": "2026-11-02", "to": "2026-11-09"}, row=PERSON),
+    Line(Actives, "mechanism", KEY | {"budget": BUDGET, "from_": "2026-11-01", "to": "2026-11-05"},
+         OF_PEOPLE | {"time": "at", "from_": "2026-11-02", "to": "2026-11-09", "noise": "laplace"}, row=PERSON),
     Line(Activity, "mechanism", KEY | {"budget": BUDGET, "bins": [1, 2]}, OF_PEOPLE | {"count": "times", "bins": [1, 3]},
          row=PERSON | {"times": 1}),
     Line(DebiasedCount, "mechanism", KEY | {"budget": BUDGET, "items": ["a", "b"], "max_per_item": 2},

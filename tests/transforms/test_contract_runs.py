@@ -26,6 +26,7 @@ from headcount.mechanisms.columns.value_ranges import value_columns
 from headcount.mechanisms.counting.noisy import bounded_batches, noisy_counts
 from headcount.mechanisms.shape.estimators import EntropyQuestion
 from headcount.transforms import (
+    Actives,
     Activity,
     Aggregate,
     AnonymizedHistogram,
@@ -203,10 +204,10 @@ TABLE = {
     "Funnel, by named values": Line(
         lambda **g: Funnel(BUDGET, STEPS, time="at", by=column_of(g["item_type"]), **g), of_people
     ),
+    "Actives": Line(lambda **g: Actives(BUDGET, *DAYS[1:], time="at", **g), of_people, typed=False),
     "Activity": Line(lambda **g: Activity(BUDGET, [1, 3, 9], noise="gaussian", **g), of_people, typed=False),
     "Activity, by a domain": Line(
-        lambda **g: Activity(BUDGET, [1, 3, 9], by=column_of(g["item_type"]), domain=ITEMS[g["item_type"]], **g),
-        of_people,
+        lambda **g: Activity(BUDGET, [1, 9], by=column_of(g["item_type"]), domain=ITEMS[g["item_type"]], **g), of_people
     ),
     "Retention": Line(lambda **g: Retention(BUDGET, *DAYS, time="at", noise="gaussian", **g), of_people, typed=False),
     "DebiasedCount": Line(lambda **g: DebiasedCount(BUDGET, ITEMS[g["item_type"]][:4], max_per_item=2, **g)),

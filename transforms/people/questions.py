@@ -1,4 +1,4 @@
-"""Questions about people as transforms: `Funnel`, `Activity` and `Retention`."""
+"""Questions about people as transforms: `Funnel`, `Retention`, `Activity` and `Actives`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES
 from headcount.mechanisms.columns.person_rows import asked_of_people
-from headcount.mechanisms.people.ask import activity, funnel, retention
+from headcount.mechanisms.people.ask import actives, activity, funnel, retention
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.keyed.domain import given_items
 from headcount.transforms.people.rows import (
+    ActiveUsers,
+    ActiveUsersOf,
     ActivityBin,
     ActivityBinOf,
     CohortAge,
@@ -189,6 +191,64 @@ class Retention(PeopleTransform):
             by,
             time=time,
             unit=every,
+            drop_null=drop_null,
+            max_item_bytes=max_item_bytes,
+            time_zone=time_zone,
+        )
+        super().__init__(made, rows, release=release, shards=shards, output_files=output_files, items=items)
+
+
+class Actives(PeopleTransform):
+    """How many users are active on each day, in the 7 days that end with it, and in the 28: three series in one release.
+
+    Guarantee: that of `Funnel`. A user counts once in each window that it is in, and noise is calibrated for a user who is in
+    all of them. Gaussian noise, which takes a delta, is far less here.
+
+    The result is `ActiveUsers` rows: `day`; `window`, which is 1, 7 or 28; `count` users, with `noise_stddev` and a 95 %
+    interval `low` to `high`; and their `share` of the users of 28 days.
+
+    Parameters:
+        budget: what all of it may cost.
+        from_, to: the first and the last day that is counted. They must be public: known without a look at the data. Rows of
+            the 27 days before `from_` count for the windows that reach back to them.
+        user, time: the fields of a row (default: "user" and "time").
+        by: a column to tell people apart by, or a list of several: the value that most of a user's rows have counts, of equal
+            ones the first by name (default: None).
+        noise: "laplace", "gaussian", or "auto" (default): the one with less noise, where delta allows both.
+        domain, drop_null, max_item_bytes, time_zone: as for `Funnel`.
+        relation, release, item_type, shards, output_files: as for `Histogram`.
+    """
+
+    _row, _row_by = ActiveUsers, ActiveUsersOf
+
+    def __init__(
+        self,
+        budget: Budget,
+        from_: str | datetime.date,
+        to: str | datetime.date,
+        *,
+        user: str = "user",
+        time: str = "time",
+        by: str | Sequence[str] | None = None,
+        domain: Any = None,
+        noise: str = "auto",
+        drop_null: bool = False,
+        max_item_bytes: int = MAX_ITEM_BYTES,
+        time_zone: str = "UTC",
+        relation: Relation | str = Relation.ADD_REMOVE,
+        release: Release | None = None,
+        item_type: type | None = None,
+        shards: int | None = None,
+        output_files: int | None = None,
+    ) -> None:
+        items = given_items(item_type, domain)
+        asked = {"by": by is not None, "domain": items.domain, "noise": noise, "item_type": items.made}
+        made = actives(budget, from_, to, relation=Relation.parse(relation), **asked)
+        rows = asked_of_people(
+            user,
+            by,
+            time=time,
+            unit="day",
             drop_null=drop_null,
             max_item_bytes=max_item_bytes,
             time_zone=time_zone,

@@ -104,5 +104,35 @@ class CohortAgeOf(NamedTuple):
     share_high: float | None
 
 
-for _row in (FunnelStep, FunnelStepOf, ActivityBin, ActivityBinOf, CohortAge, CohortAgeOf):
+class ActiveUsers(NamedTuple):
+    """The `count` of users who are there on a `day` or the `window` - 1 days before it, with a 95 % interval `low` to `high`,
+    and their share of those of the longest window, with its own."""
+
+    day: datetime.date
+    window: int
+    count: float  # type: ignore[assignment]  # the field hides tuple.count, which nobody needs here
+    noise_stddev: float
+    low: float
+    high: float
+    share: float | None
+    share_low: float | None
+    share_high: float | None
+
+
+class ActiveUsersOf(NamedTuple):
+    """The same for the users of one value of `by`."""
+
+    item: str
+    day: datetime.date
+    window: int
+    count: float  # type: ignore[assignment]  # the field hides tuple.count, which nobody needs here
+    noise_stddev: float
+    low: float
+    high: float
+    share: float | None
+    share_low: float | None
+    share_high: float | None
+
+
+for _row in (ActiveUsers, ActiveUsersOf, FunnelStep, FunnelStepOf, ActivityBin, ActivityBinOf, CohortAge, CohortAgeOf):
     beam.coders.registry.register_coder(_row, beam.coders.RowCoder)

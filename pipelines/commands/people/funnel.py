@@ -126,7 +126,7 @@ COMMAND = JobCommand(
     add_arguments=add_arguments,
     example=(
         "headcount funnel --input visits.parquet --user user_id --time viewed_at \\\n"
-        "      --step page=/ --step page=/cart --step page=/paid --within 7d --epsilon 1 --output funnel/"
+        "      --step page=/ --step page=/cart --step 'price > 0' --within 7d --epsilon 1 --output funnel/"
     ),
     elsewhere={
         "--item": "a funnel counts steps: give them by --step, and --by COLUMN to tell people apart",

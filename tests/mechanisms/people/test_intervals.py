@@ -7,7 +7,7 @@ import pytest
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.people.questions import ActivityQuestion, FunnelQuestion, RetentionQuestion
+from headcount.mechanisms.people.questions import ActivesQuestion, ActivityQuestion, FunnelQuestion, RetentionQuestion
 from headcount.mechanisms.people.shares import Part, deviations, falling, shares
 from headcount.mechanisms.people.table import make_table
 
@@ -68,6 +68,21 @@ def test_those_of_retention(kind):
         (held(found, "share_", true / cohort), [1, 2, 3, 5, 6, 8]),
     ):
         assert ((often[ages] > 0.94) & (often[ages] < 0.96)).all()
+
+
+def test_those_of_actives():
+    """A longer window has all users of a shorter one, also after the noise."""
+    question = ActivesQuestion(0, 2)
+    table = make_table(Budget(0.05, 1e-6), question.sizes, question.most, Relation.ADD_REMOVE, "gaussian")
+    true = np.array([2000.0, 3000, 4000, 9000, 8000, 7500, 20000, 19000, 18000])
+    found = question.answer(noisy(table, true), table.noise())
+    by_day = true.reshape(3, 3).T
+    often = held(found, "", by_day.reshape(-1))
+    assert ((often > 0.94) & (often < 0.96)).all()
+    often = held(found, "share_", (by_day / by_day[:, 2:]).reshape(-1))[[0, 1, 3, 4, 6, 7]]
+    assert ((often > 0.94) & (often < 0.96)).all()
+    close = question.answer(noisy(table, np.full(9, 3000.0)), table.noise())["count"].to_numpy().reshape(-1, 3)
+    assert (np.diff(close, axis=1) >= 0).all()
 
 
 def test_a_share_is_between_0_and_1_and_of_nothing_it_is_unknown():

@@ -16,7 +16,7 @@ from headcount.mechanisms.batches.contributions import Place
 from headcount.mechanisms.columns.conditions import parse_condition
 from headcount.mechanisms.columns.person_rows import asked_of_people
 from headcount.mechanisms.errors import InputError, ParameterError
-from headcount.mechanisms.people.ask import activity, funnel, periods, retention, span
+from headcount.mechanisms.people.ask import actives, activity, funnel, periods, retention, span
 from tests.mechanisms.people.logs import START, by_user, cells, depths, log, most_common
 
 DISJOINT = ("page=/", "page=/cart", "page=/paid")
@@ -126,6 +126,42 @@ def test_retention_is_the_first_period_and_all_later_ones(seed, every):
             before = sum(len(starts) - k for k in range(cohort))
             expected.update(country * size + before + at - cohort for at in {at for at, _ in inside})
     rows = asked_of_people("user", "country", time="at", unit=every)
+    assert cells(made, rows, table, COUNTRIES) == expected
+
+
+@pytest.mark.filterwarnings("ignore:this promises little")
+def test_actives_are_those_of_sql_at_a_huge_epsilon():
+    table = log(7, users=100, rows=500, minutes=90_000)
+    found = headcount.actives(
+        table, user="user", time="at", from_="2026-10-20", to="2026-11-30", epsilon=900, delta=1e-6, noise="laplace"
+    ).table
+    sql = """
+        with days as (select unnest(generate_series(date '2026-10-20', date '2026-11-30', interval 1 day))::date d),
+        windows as (select unnest([1, 7, 28])::int w)
+        select d, w, count(distinct "user") from days, windows
+        left join table_ on "at"::date <= d and "at"::date > d - w group by all order by all"""
+    true = _sql(sql, table)
+    assert [(row["day"], row["window"], row["count"]) for row in found.to_pylist()] == true
+    assert true[2][2] > true[1][2] > true[0][2] > 0
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_actives_are_those_of_brute_force(seed):
+    table = log(seed, users=6, rows=20, minutes=70_000, nulls=seed % 2 == 1)
+    made = actives(PURE, "2026-10-15", "2026-11-12", by=True, domain=COUNTRIES)
+    first, days = datetime.date(2026, 10, 15), 29
+    expected: Counter[int] = Counter()
+    for held in by_user(table).values():
+        known = [(row["at"].date(), row["country"]) for row in held if row["at"] is not None and row["country"]]
+        known = [(day, country) for day, country in known if -28 < (day - first).days < days]
+        if known:
+            home = COUNTRIES.index(most_common([country for _, country in known]))
+            for place, window in enumerate((1, 7, 28)):
+                for k in range(days):
+                    ends = first + datetime.timedelta(days=k)
+                    if any(0 <= (ends - day).days < window for day, _ in known):
+                        expected[home * 3 * days + place * days + k] += 1
+    rows = asked_of_people("user", "country", time="at", unit="day", drop_null=True)
     assert cells(made, rows, table, COUNTRIES) == expected
 
 

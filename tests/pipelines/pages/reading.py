@@ -143,7 +143,9 @@ def _derived(report: Mapping[str, Any], rows: list[dict[str, Any]]) -> set[str]:
     for before, row in itertools.pairwise(rows):
         if "condition" in row:
             found |= shown(before["count"] - row["count"]) | shown(1 - (row["share_of_before"] or 0))
-    for name in (*report.get("keys", []), "cohort"):
+    if any("window" in row for row in rows):  # lines over days, along round numbers
+        found |= {f"{k * times * 10**power:,}" for k in range(8) for times in (1, 2, 5) for power in range(9)}
+    for name in (*report.get("keys", []), "cohort", "day"):
         values = {row[name] for row in rows if name in row}
         found |= {str(len(values)), f"{len(values) - 8:,}"}
     for row in (*rows, *report["details"].get("properties", [])):

@@ -24,7 +24,7 @@ from headcount.mechanisms.bounding.steps import bound_shard
 from headcount.mechanisms.columns.person_rows import asked_of_people
 from headcount.mechanisms.people import funnel as funnels
 from headcount.mechanisms.people import retention as retentions
-from headcount.mechanisms.people.ask import activity, funnel, retention
+from headcount.mechanisms.people.ask import actives, activity, funnel, retention
 from headcount.mechanisms.people.records import Records, UserRows, records_of
 from headcount.mechanisms.people.table import OneRowStep, make_table
 from headcount.mechanisms.randomness.keys import KeyFile, Release
@@ -42,6 +42,10 @@ QUESTIONS = {
     "activity": (
         activity(PURE, [1, 2, 4], by=True, domain=COUNTRIES),
         asked_of_people("user", "country", drop_null=True),
+    ),
+    "actives": (
+        actives(PURE, "2026-10-06", "2026-10-09", by=True, domain=COUNTRIES),
+        asked_of_people("user", "country", time="at", unit="day", drop_null=True),
     ),
     "retention": (
         retention(PURE, "day", "2026-10-05", "2026-10-09", by=True, domain=COUNTRIES),
@@ -66,7 +70,7 @@ def audit(name, logs=12):
     made, _ = QUESTIONS[name]
     ends = np.cumsum(made.table.sizes)
     for seed in range(logs):
-        size = {"users": 4, "rows": 8, "minutes": 8000} if name == "retention" else {}
+        size = {"users": 4, "rows": 8, "minutes": 8000} if name in ("retention", "actives") else {}
         for changed in differences(name, log(seed, nulls=seed % 2 == 1, **size)):
             places = {(cell // ends[-1], int(np.searchsorted(ends, cell % ends[-1], side="right"))) for cell in changed}
             if len(changed) > made.table.most or len(places) > 1 or any(number != 1 for number in changed.values()):
