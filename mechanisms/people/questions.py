@@ -266,7 +266,7 @@ class ActivesQuestion:
         # A longer window has all users of a shorter one: counts are the nearest ones for which that is so.
         by_window = cells.reshape(by, windows, self.days).transpose(0, 2, 1)[:, :, ::-1].reshape(-1, windows)
         count = np.rint(falling(by_window, np.ones(windows)))[:, ::-1].reshape(by, self.days, windows)
-        count = count.transpose(0, 2, 1).reshape(by, -1)
+        count = count.transpose(0, 2, 1).reshape(by, self.most)
         numbers |= {
             "count": count,
             "low": np.minimum(numbers["low"], count),
@@ -278,7 +278,7 @@ class ActivesQuestion:
             "window": pa.array(list(WINDOWS) * (self.days * by), pa.int64()),
         }
         by_day = {
-            name: column.reshape(by, windows, self.days).transpose(0, 2, 1).reshape(by, -1)
+            name: column.reshape(by, windows, self.days).transpose(0, 2, 1).reshape(by, self.most)
             for name, column in numbers.items()
         }
         return made | {name: _floats(column) for name, column in by_day.items()}

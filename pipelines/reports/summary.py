@@ -155,9 +155,10 @@ def nothing(report: Mapping[str, Any], unit: str = "item") -> list[str]:
     lines = ["no item came out: none has enough users"]
     if "users_needed" in report:
         lines[0] += f"; an item needs about {report['users_needed']:,} users here, if each counts once"
-    user, item = (parameters.get(name) for name in ("user", "item"))
+    user, item = (parameters.get(name) for name in ("user", "by" if "by" in parameters else "item"))
     columns = [item] if isinstance(item, str) else item or []
-    items, ones = " ".join(f"--item {each}" for each in columns), "the one" if len(columns) == 1 else "the ones"
+    flag = "--by" if "by" in parameters else "--item"
+    items, ones = " ".join(f"{flag} {each}" for each in columns), "the one" if len(columns) == 1 else "the ones"
     lines.append(f"- is --user {user} the column that tells users apart, and {items} {ones} to count?")
     bound = details.get("chosen", parameters).get("bound", parameters.get("max_items"))
     if isinstance(bound, int) and bound > 1:
@@ -166,7 +167,7 @@ def nothing(report: Mapping[str, Any], unit: str = "item") -> list[str]:
     whole = [each for each in columns if not re.search(r"(?<!\\):", each)]
     if whole:
         lines.append(
-            f"- if {whole[0]} holds times, count them by the day (or hour, week, month, year): --item {whole[0]}:day"
+            f"- if {whole[0]} holds times, count them by the day (or hour, week, month, year): {flag} {whole[0]}:day"
         )
     return lines
 

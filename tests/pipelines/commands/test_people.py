@@ -9,6 +9,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+import headcount
 from headcount.pipelines.main import main
 from tests.fixed_key import write_fixed_key
 from tests.mechanisms.people.logs import log
@@ -109,3 +110,19 @@ def test_a_release_is_verified_and_its_ledger_is_charged_once(files, tmp_path, c
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report["keys"] == ["country"] and report["columns"]["count"].startswith("the users who came to the step")
     assert [row["step"] for row in report["shown"]][:2] == [1, 2]
+
+
+@pytest.mark.parametrize("question", ["funnel", "activity", "retention", "actives"])
+def test_where_no_value_has_enough_users_nothing_is_told(question, tmp_path):
+    table = log(1, users=20, rows=90)
+    asked = {
+        "funnel": {"time": "at", "step": "page=/"},
+        "activity": {"bins": [1, 2]},
+        "retention": {"time": "at", "from_": "2026-10-05", "to": "2026-10-18"},
+        "actives": {"time": "at", "from_": "2026-10-05", "to": "2026-10-18"},
+    }[question]
+    result = getattr(headcount, question)(table, user="user", by="country", epsilon=1, delta=1e-9, **asked)
+    assert result.table.num_rows == 0 and result.table.column_names[0] == "country"
+    assert "no value of country came out, as none has enough users: it takes about" in repr(result)
+    result.save(tmp_path / "out")
+    assert "and --by country the one to count?" in (tmp_path / "out" / "report.html").read_text()
