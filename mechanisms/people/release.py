@@ -25,12 +25,12 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import Domain, public_domain
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.shards import Shard
-from headcount.mechanisms.batches.value_rows import one_value_shard
+from headcount.mechanisms.batches.value_rows import ValueShard, one_value_shard
 from headcount.mechanisms.counting.evidence import Origin
 from headcount.mechanisms.counting.noisy import bounded_users
 from headcount.mechanisms.counting.sums import sum_items
 from headcount.mechanisms.counting.users import EVERYBODY
-from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.partitions.rounds import Round, rounds_losses, rounds_of
 from headcount.mechanisms.partitions.select import named_in_rounds, selection_steps
 from headcount.mechanisms.people.questions import Question
@@ -85,7 +85,7 @@ class PeopleMechanism:
         """The released rows of contribution batches that carry what the question needs."""
         label = label or self.name
         shard = one_value_shard(batches)
-        records = None if shard is None else self.question.records(shard)
+        records = None if shard is None else self.recorded(shard)
         if self.domain is not None:
             public = self.domain.sorted_names
         else:
@@ -97,6 +97,15 @@ class PeopleMechanism:
         held_batches = [batch for batch in bounded if batch.num_rows]
         chunks = [chunk for batch in held_batches for _, chunk in sum_items(batch, 1)]
         return self.released(chunks, map(Origin.of, held_batches), public, release, f"{label}/NoisyCells")
+
+    def recorded(self, shard: ValueShard) -> Records:
+        """The records of the users of a shard, whose rows carry what the question needs."""
+        if len(shard.values) != self.question.values:
+            raise InputError(
+                f"{self.name} makes its own contributions, which carry times and steps: give it the rows, and leave out "
+                "Contributions"
+            )
+        return self.question.records(shard)
 
     def counted(self, records: Records, public: Names) -> Shard:
         """The users of records with the numbers of their cells as items."""
@@ -146,8 +155,10 @@ def ask_people(
         return PeopleMechanism(question, _taken(budget, table), relation, table, True, names, None, item_type)
     check_delta_or_domain(budget.delta)
     share = tuning.NAMES_SHARE_OF_PEOPLE
-    both = noise == "gaussian" or (noise == "auto" and question.most > 1)
-    names_part, counts_part = budget.split(share, 1 - share, delta=(1, 1) if both else (1, 0))
+    if noise == "auto":  # and then delta goes where the noise that is taken needs it
+        _, halved = budget.split(share, 1 - share, delta=(1, 1))
+        noise = make_table(halved, question.sizes, question.most, relation, noise).plans[0].kind
+    names_part, counts_part = budget.split(share, 1 - share, delta=(1, 1) if noise == "gaussian" else (1, 0))
     table = make_table(counts_part, question.sizes, question.most, relation, noise)
     naming = Naming(names_part, rounds_of(names_part, _STRATEGY, 1, tuning.ROUNDS, relation))
     return PeopleMechanism(question, budget, relation, table, True, None, naming, item_type)

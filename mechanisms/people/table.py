@@ -14,7 +14,6 @@ of the standard deviation, for many cells. Each row for each value of `by` has i
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -193,8 +192,3 @@ def noisy_cells(
         value = (np.minimum(sums[:, here], 2**61 >> plan.grid) << plan.grid) + noise
         made[:, here] = value * 2.0**-plan.grid
     return made
-
-
-def stddev_of_sum(noise: CellNoise, cells: int) -> float:
-    """The standard deviation of the sum of this number of cells of a table of one row without a shared draw."""
-    return math.sqrt(cells * float(noise.own[0]))

@@ -113,11 +113,12 @@ def meanings(
     are what the columns of the key mean, and `report` is that of the rows: what is counted, and how much of one user."""
     known = {**_ANY, **_metric_meanings(columns), **keys}
     for column in columns:
-        known |= _BESIDE.get(column, {})
+        known |= _BESIDE.get(column, {}) if column not in keys else {}
     if report.get("command") == "histogram" and "details" in report:
         known |= _histogram_meanings(columns, report["details"])
     if columns[:2] == ["low", "high"]:
         known |= _RANGES
+    known |= keys
     return {column: known[column] for column in columns if column in known}
 
 

@@ -20,7 +20,6 @@ from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_su
 from headcount.mechanisms.columns.person_rows import PersonRows
 from headcount.mechanisms.counting.evidence import Origin
 from headcount.mechanisms.counting.released import cut
-from headcount.mechanisms.people.questions import Question
 from headcount.mechanisms.people.records import Records
 from headcount.mechanisms.people.release import PeopleMechanism
 from headcount.mechanisms.randomness.keys import Release
@@ -92,7 +91,7 @@ class PeopleTransform(PrivateTransform):
         records = (
             rows
             | "UserShards" >> UserShards(self._shards)
-            | "Records" >> beam.ParDo(_ToRecords(m.question)).with_output_types(tuple[int, bytes])
+            | "Records" >> beam.ParDo(_ToRecords(m)).with_output_types(tuple[int, bytes])
         )
         public: Domain | beam.pvalue.AsList
         if m.domain is not None:
@@ -135,8 +134,8 @@ class PeopleTransform(PrivateTransform):
 class _ToRecords(Ahead):
     """(shard, chunks) -> (shard, packed records): each user by its own rows alone."""
 
-    def __init__(self, question: Question) -> None:
-        self._question = question
+    def __init__(self, mechanism: PeopleMechanism) -> None:
+        self._mechanism = mechanism
 
     def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[tuple[int, bytes]]:
         number, chunks = group
@@ -144,7 +143,7 @@ class _ToRecords(Ahead):
 
     def compute(self, group: tuple[int, list[bytes]]) -> Iterator[tuple[int, bytes]]:
         number, chunks = group
-        yield number, self._question.records(gather_values(chunks)).pack()
+        yield number, self._mechanism.recorded(gather_values(chunks)).pack()
 
 
 class _Bound(Ahead):

@@ -43,7 +43,7 @@ def cells(made: PeopleMechanism, rows: PersonRows, table: pa.Table, public: Sequ
     shard = one_value_shard([read.batch(batch, Place()) for batch in table.to_batches()])
     if shard is None:
         return {}
-    counted = made.counted(made.question.records(shard), pa.array(public, pa.string()))
+    counted = made.counted(made.recorded(shard), pa.array(public, pa.string()))
     found = np.asarray(counted.items)[counted.item]
     return {int(cell): int(number) for cell, number in zip(*np.unique(found, return_counts=True), strict=True)}
 

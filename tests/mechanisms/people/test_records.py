@@ -12,11 +12,13 @@ import pytest
 
 import headcount
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.batches.contributions import Place
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.contributions import Place, contribution_batch
 from headcount.mechanisms.columns.conditions import parse_condition
 from headcount.mechanisms.columns.person_rows import asked_of_people
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.people.ask import actives, activity, funnel, periods, retention, span
+from headcount.mechanisms.randomness.keys import Release, ephemeral_key
 from tests.mechanisms.people.logs import START, by_user, cells, depths, log, most_common
 
 DISJOINT = ("page=/", "page=/cart", "page=/paid")
@@ -233,3 +235,17 @@ def test_what_cannot_be_asked_is_refused():
         funnel(PURE, ["a=b"], by=True)
     with pytest.raises(ParameterError, match="cells together"):
         funnel(PURE, ["a=b"] * 20, by=True, domain=range(60_000), item_type=int)
+
+
+def test_contributions_without_times_are_refused():
+    with pytest.raises(InputError, match="leave out Contributions"):
+        funnel(PURE, ["a=b"]).run([contribution_batch(pa.array(["u"]), pa.array(["i"]))], Release(ephemeral_key()))
+
+
+def test_noise_that_is_taken_by_itself_is_that_which_is_asked_for_by_name():
+    """So that a report, which names it, tells enough to release it again."""
+    for relation in Relation:
+        asked = {"by": True, "relation": relation}
+        made = retention(Budget(1.0, 1e-6), "day", "2026-11-01", "2026-11-04", **asked)
+        kind = made.table.plans[0].kind
+        assert made == retention(Budget(1.0, 1e-6), "day", "2026-11-01", "2026-11-04", noise=kind, **asked)
