@@ -104,6 +104,13 @@ def of_total(rows: Any, log: Truth) -> Worth:
     return Worth(1, abs(rows["bounded_count"][-1].as_py() / sum(log.events.values()) - 1))
 
 
+def of_activity(rows: Any, log: Truth) -> Worth:
+    """How many values are named, and the median noise of their counts, as a share of these."""
+    columns = (rows[name].to_pylist() for name in ("noise_stddev", "count"))
+    noise = [one / max(1.0, count) for one, count in zip(*columns, strict=True)]
+    return Worth(len(noise), statistics.median(noise) if noise else math.nan)
+
+
 def of_distinct(rows: Any, log: Truth) -> Worth:
     """The relative error of the number of items."""
     return Worth(1, abs(rows["count"][0].as_py() / len(log.users) - 1))
@@ -217,6 +224,7 @@ JOBS: dict[str, Job] = {
         "ITEMS_OF_SELECTION_ALONE ROUNDS MOST_STATES_OF_CANDIDATE ORDER_POWER CURVE_UNITS CURVE_STATES CURVE_MOST_STATES "
         "CURVE_TOP CURVE_STEP",
     ),
+    "activity by a column": Job("activity", lambda log: PROMISE | {"bins": "1"}, of_activity, "NAMES_SHARE_OF_PEOPLE"),
     "partitions by sips": Job(
         "partitions", lambda log: PROMISE | {"strategy": "sips", "max_items": 10}, NAMES, "SIPS_NOISE_DELTA"
     ),
@@ -378,7 +386,7 @@ def measured(
 
     os.environ[KEY] = "5c" * 32
     log, job, found, start = read_log(path, user, item), JOBS[name], [], 0.0
-    keywords = {"user": "user", "item": "item"} if job.call != "total" else {"user": "user"}
+    keywords = {"user": "user"} | {"total": {}, "activity": {"by": "item"}}.get(job.call, {"item": "item"})
     for release in range(releases + 1):
         if release == 1:
             start = time.monotonic()  # what is made once is ready by then

@@ -8,11 +8,12 @@
     counts.report            # what was promised, and what is what
     counts.save("out/")      # the files that the command line would write
 
-There is a function for every command that counts events: `histogram`, `aggregate`, `total`, `partitions`, `top`,
-`count_release`, `plume`, `sampled`, `heavy_hitters`, `quantiles`, `distribution`, `shape` and `choose_bound`; and `compare`,
-which measures these on data that is public, and `forecast`, which needs none. A frame is one of pandas or Polars, an Arrow
-table, batch or reader, a DuckDB relation, whatever else has `__arrow_c_stream__`, a dict of lists, or a list of dicts.
-Nothing of Beam is imported. `headcount.transforms` has the same for Beam pipelines, and `headcount.mechanisms` the parts.
+There is a function for every command that counts events: `histogram`, `aggregate`, `total`, `funnel`, `retention`, `activity`,
+`actives`, `partitions`, `top`, `count_release`, `plume`, `sampled`, `heavy_hitters`, `quantiles`, `distribution`, `shape` and
+`choose_bound`; and `compare`, which measures these on data that is public, and `forecast`, which needs none. A frame is one
+of pandas or Polars, an Arrow table, batch or reader, a DuckDB relation, whatever else has `__arrow_c_stream__`, a dict of
+lists, or a list of dicts. Nothing of Beam is imported. `headcount.transforms` has the same for Beam pipelines, and
+`headcount.mechanisms` the parts.
 """
 
 from __future__ import annotations
@@ -29,15 +30,19 @@ if not os.path.isdir(os.path.join(_HERE, "mechanisms")):
 from headcount.mechanisms.lazy import lazy_face  # noqa: E402
 
 if TYPE_CHECKING:  # the same names for type checkers; tests/headcount/test_face.py holds both lists together
+    from headcount.calls import actives as actives
+    from headcount.calls import activity as activity
     from headcount.calls import aggregate as aggregate
     from headcount.calls import choose_bound as choose_bound
     from headcount.calls import count_release as count_release
     from headcount.calls import distribution as distribution
+    from headcount.calls import funnel as funnel
     from headcount.calls import heavy_hitters as heavy_hitters
     from headcount.calls import histogram as histogram
     from headcount.calls import partitions as partitions
     from headcount.calls import plume as plume
     from headcount.calls import quantiles as quantiles
+    from headcount.calls import retention as retention
     from headcount.calls import sampled as sampled
     from headcount.calls import shape as shape
     from headcount.calls import top as top
@@ -51,8 +56,8 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/headcount/test_face
 
 # Where the public names live.
 _ROOMS = {
-    "calls": "aggregate choose_bound count_release distribution heavy_hitters histogram partitions plume quantiles sampled "
-    "shape top total",
+    "calls": "actives activity aggregate choose_bound count_release distribution funnel heavy_hitters histogram partitions "
+    "plume quantiles retention sampled shape top total",
     "mechanisms.errors": "HeadcountError InputError ParameterError",
     "result": "Result",
     "studies": "compare forecast",

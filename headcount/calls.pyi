@@ -7,6 +7,162 @@ from headcount.functions import Columns, Domain, Path
 from headcount.mechanisms.sampled.axis import Value
 from headcount.result import Result
 
+def actives(
+    data: Any,
+    *,
+    user: str,
+    time: str,
+    from_: str,
+    to: str,
+    epsilon: float,
+    domain: Domain | None = None,
+    noise: str = "auto",
+    by: Columns | None = None,
+    time_zone: str = "UTC",
+    drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
+    max_item_bytes: int = 4096,
+    delta: float = 0.0,
+    relation: str = "add-remove",
+    label: str | None = None,
+    period: str | None = None,
+    ledger: str | None = None,
+    dataset: str | None = None,
+    key_file: Path | None = None,
+    key_env: str | None = None,
+    key_secret: str | None = None,
+    release_id: str | None = None,
+) -> Result:
+    """How many users are active on each day, in the 7 days that end with it, and in the 28: three series in one release.
+
+    Guarantee: user-level (epsilon, delta)-differential privacy under `relation`; without a delta, by Laplace noise, which is
+    far more here.
+
+        headcount.actives(frame, user="user_id", time="viewed_at", from_="2026-11-02", to="2026-11-15", epsilon=1, delta=1e-8)
+
+    Parameters:
+        data: the events, one in a row: a pandas or Polars frame, an Arrow table, batch or reader, a DuckDB relation,
+            whatever has `__arrow_c_stream__`, a dict of lists, or a list of dicts.
+        user: the column that tells users apart; a field of an object by its path, as user.id.
+        time: when a row was: a column of times or dates.
+        from_: the first day, such as 2026-10-05; it must be public: known without a look at the data.
+        to: the last day, which counts, too.
+        epsilon: how much one user can change the result at most.
+        domain: the values of --by, if they are public; without it, those that enough users have are named, which takes a
+            delta: a list, a frame with the columns of item, or a file of Parquet, CSV, or text with one value per line; or
+            a dict of columns to a range such as (first, last), a list or a file, all combinations (default: None).
+        noise: gaussian takes a delta, and costs less where many releases add up; auto takes the one with less noise
+            (default: auto); one of "auto", "laplace", "gaussian".
+        by: tell people apart by this column, or a list of several: the value that most of a user's rows have counts, of
+            equal ones the first by name (default: None).
+        time_zone: where COLUMN:day and the like begin (default: UTC).
+        drop_null: drop rows without a user, a time or a value of by (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
+        max_item_bytes: rows with a longer value of by are dropped (default: 4096).
+        delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
+            and for Gaussian noise (default: 0).
+        relation: what a neighbouring input is: one user more or less, or one replaced (default: add-remove); one of
+            "add-remove", "replace".
+        label: what this is, in your words, for the report (default: None).
+        period: the time that the events are of, in your words, for the report (default: None).
+        ledger: the ledger that keeps the account of releases: sqlite:///FILE or postgresql://USER@HOST/DATABASE (default:
+            None).
+        dataset: the data set in it (see: headcount ledger create) (default: None).
+        key_file: key file (see: headcount key), on every worker (default: None).
+        key_env: environment variable of the workers with the key (default: None).
+        key_secret: Secret Manager's name of the key, which workers fetch: projects/P/secrets/S/versions/N (default: None).
+        release_id: only to repeat a release of the same input: its id (and its key); auto, with a ledger: an id that
+            follows from data set, label, period and parameters, so that a job that is run again is no new release (default:
+            None).
+
+    The result has the columns of `by`, and day, window, count, noise_stddev, low, high, share, share_low, share_high.
+    """
+    ...
+
+def activity(
+    data: Any,
+    *,
+    user: str,
+    epsilon: float,
+    bins: str | Sequence[int] = "1,2,3,6,11,51",
+    domain: Domain | None = None,
+    noise: str = "auto",
+    count: str | None = None,
+    by: Columns | None = None,
+    time_zone: str = "UTC",
+    drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
+    max_item_bytes: int = 4096,
+    delta: float = 0.0,
+    relation: str = "add-remove",
+    label: str | None = None,
+    period: str | None = None,
+    ledger: str | None = None,
+    dataset: str | None = None,
+    key_file: Path | None = None,
+    key_env: str | None = None,
+    key_secret: str | None = None,
+    release_id: str | None = None,
+) -> Result:
+    """How many users have how many events, in public bins.
+
+    Guarantee: user-level epsilon-differential privacy under `relation`; with delta for Gaussian noise, or where values of
+    `by` are named.
+
+        headcount.activity(frame, user="user_id", bins=[1, 2, 3, 6, 11, 51], epsilon=1)
+
+    Parameters:
+        data: the events, one in a row: a pandas or Polars frame, an Arrow table, batch or reader, a DuckDB relation,
+            whatever has `__arrow_c_stream__`, a dict of lists, or a list of dicts.
+        user: the column that tells users apart; a field of an object by its path, as user.id.
+        epsilon: how much one user can change the result at most.
+        bins: where bins of the number of events begin, which must be public (default: 1,2,3,6,11,51).
+        domain: the values of --by, if they are public; without it, those that enough users have are named, which takes a
+            delta: a list, a frame with the columns of item, or a file of Parquet, CSV, or text with one value per line; or
+            a dict of columns to a range such as (first, last), a list or a file, all combinations (default: None).
+        noise: gaussian takes a delta, and costs less where many releases add up; auto takes the one with less noise
+            (default: auto); one of "auto", "laplace", "gaussian".
+        count: how often a row counts, 10^9 times at most (default: once).
+        by: tell people apart by this column, or a list of several: the value that most of a user's events have counts, of
+            equal ones the first by name (default: None).
+        time_zone: where COLUMN:day and the like begin (default: UTC).
+        drop_null: drop rows without a user, a count or a value of by (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
+        max_item_bytes: rows with a longer value of by are dropped (default: 4096).
+        delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
+            and for Gaussian noise (default: 0).
+        relation: what a neighbouring input is: one user more or less, or one replaced (default: add-remove); one of
+            "add-remove", "replace".
+        label: what this is, in your words, for the report (default: None).
+        period: the time that the events are of, in your words, for the report (default: None).
+        ledger: the ledger that keeps the account of releases: sqlite:///FILE or postgresql://USER@HOST/DATABASE (default:
+            None).
+        dataset: the data set in it (see: headcount ledger create) (default: None).
+        key_file: key file (see: headcount key), on every worker (default: None).
+        key_env: environment variable of the workers with the key (default: None).
+        key_secret: Secret Manager's name of the key, which workers fetch: projects/P/secrets/S/versions/N (default: None).
+        release_id: only to repeat a release of the same input: its id (and its key); auto, with a ledger: an id that
+            follows from data set, label, period and parameters, so that a job that is run again is no new release (default:
+            None).
+
+    The result has the columns of `by`, and events, least, most, count, noise_stddev, low, high, share, share_low, share_high.
+    """
+    ...
+
 def aggregate(
     data: Any,
     *,
@@ -424,6 +580,86 @@ def distribution(
             None).
 
     The result has the columns of `item`, and probability, error.
+    """
+    ...
+
+def funnel(
+    data: Any,
+    *,
+    user: str,
+    time: str,
+    step: Columns,
+    epsilon: float,
+    within: str | None = None,
+    domain: Domain | None = None,
+    noise: str = "auto",
+    by: Columns | None = None,
+    time_zone: str = "UTC",
+    drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
+    max_item_bytes: int = 4096,
+    delta: float = 0.0,
+    relation: str = "add-remove",
+    label: str | None = None,
+    period: str | None = None,
+    ledger: str | None = None,
+    dataset: str | None = None,
+    key_file: Path | None = None,
+    key_env: str | None = None,
+    key_secret: str | None = None,
+    release_id: str | None = None,
+) -> Result:
+    """How many users come to each step of a path, in order of time, and which share of them.
+
+    Guarantee: user-level epsilon-differential privacy under `relation`; with delta for Gaussian noise, or where values of
+    `by` are named.
+
+        headcount.funnel(frame, user="user_id", time="viewed_at", step=["page=/", "page=/cart", "page=/paid"], epsilon=1)
+
+    Parameters:
+        data: the events, one in a row: a pandas or Polars frame, an Arrow table, batch or reader, a DuckDB relation,
+            whatever has `__arrow_c_stream__`, a dict of lists, or a list of dicts.
+        user: the column that tells users apart; a field of an object by its path, as user.id.
+        time: when a row was: a column of times or dates.
+        step: conditions on rows, in the order of the path: ["page=/", "page=/cart", "page=/paid"].
+        epsilon: how much one user can change the result at most.
+        within: how long the whole path may take from its first step: 7d, 36h, 90m, 30s or 2w (default: any time).
+        domain: the values of --by, if they are public; without it, those that enough users have are named, which takes a
+            delta: a list, a frame with the columns of item, or a file of Parquet, CSV, or text with one value per line; or
+            a dict of columns to a range such as (first, last), a list or a file, all combinations (default: None).
+        noise: gaussian takes a delta, and costs less where many releases add up; auto takes the one with less noise
+            (default: auto); one of "auto", "laplace", "gaussian".
+        by: tell people apart by this column, or a list of several: the value at the row where the path begins counts
+            (default: None).
+        time_zone: where COLUMN:day and the like begin (default: UTC).
+        drop_null: drop rows without a user, a time or a value of by (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
+        max_item_bytes: rows with a longer value of by are dropped (default: 4096).
+        delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
+            and for Gaussian noise (default: 0).
+        relation: what a neighbouring input is: one user more or less, or one replaced (default: add-remove); one of
+            "add-remove", "replace".
+        label: what this is, in your words, for the report (default: None).
+        period: the time that the events are of, in your words, for the report (default: None).
+        ledger: the ledger that keeps the account of releases: sqlite:///FILE or postgresql://USER@HOST/DATABASE (default:
+            None).
+        dataset: the data set in it (see: headcount ledger create) (default: None).
+        key_file: key file (see: headcount key), on every worker (default: None).
+        key_env: environment variable of the workers with the key (default: None).
+        key_secret: Secret Manager's name of the key, which workers fetch: projects/P/secrets/S/versions/N (default: None).
+        release_id: only to repeat a release of the same input: its id (and its key); auto, with a ledger: an id that
+            follows from data set, label, period and parameters, so that a job that is run again is no new release (default:
+            None).
+
+    The result has the columns of `by`, and step, condition, count, noise_stddev, low, high; and share_of_first and
+    share_of_before, each with _low and _high.
     """
     ...
 
@@ -900,6 +1136,87 @@ def quantiles(
             None).
 
     The result has quantile, value, low, high, rank_stddev; or of ranges low, high, count, noise_stddev.
+    """
+    ...
+
+def retention(
+    data: Any,
+    *,
+    user: str,
+    time: str,
+    from_: str,
+    to: str,
+    epsilon: float,
+    every: str = "week",
+    domain: Domain | None = None,
+    noise: str = "auto",
+    by: Columns | None = None,
+    time_zone: str = "UTC",
+    drop_null: bool = False,
+    where: str | None = None,
+    join: Any | None = None,
+    on: str | None = None,
+    max_item_bytes: int = 4096,
+    delta: float = 0.0,
+    relation: str = "add-remove",
+    label: str | None = None,
+    period: str | None = None,
+    ledger: str | None = None,
+    dataset: str | None = None,
+    key_file: Path | None = None,
+    key_env: str | None = None,
+    key_secret: str | None = None,
+    release_id: str | None = None,
+) -> Result:
+    """Of the users who came first in each day, week or month, how many come back in each later one.
+
+    Guarantee: user-level epsilon-differential privacy under `relation`; with delta for Gaussian noise, or where values of
+    `by` are named.
+
+        headcount.retention(frame, user="user_id", time="viewed_at", from_="2026-10-05", to="2026-11-15", epsilon=1)
+
+    Parameters:
+        data: the events, one in a row: a pandas or Polars frame, an Arrow table, batch or reader, a DuckDB relation,
+            whatever has `__arrow_c_stream__`, a dict of lists, or a list of dicts.
+        user: the column that tells users apart; a field of an object by its path, as user.id.
+        time: when a row was: a column of times or dates.
+        from_: the first day, such as 2026-10-05; it must be public: known without a look at the data.
+        to: the last day, which counts, too.
+        epsilon: how much one user can change the result at most.
+        every: the periods; a week begins on Monday (default: week); one of "day", "week", "month".
+        domain: the values of --by, if they are public; without it, those that enough users have are named, which takes a
+            delta: a list, a frame with the columns of item, or a file of Parquet, CSV, or text with one value per line; or
+            a dict of columns to a range such as (first, last), a list or a file, all combinations (default: None).
+        noise: gaussian takes a delta, and costs less where many releases add up; auto takes the one with less noise
+            (default: auto); one of "auto", "laplace", "gaussian".
+        by: tell people apart by this column, or a list of several: the value that most of a user's rows have in its first
+            period counts, of equal ones the first by name (default: None).
+        time_zone: where COLUMN:day and the like begin (default: UTC).
+        drop_null: drop rows without a user, a time or a value of by (default: False).
+        where: count only rows for which this holds, such as "country = de and price > 5": =, !=, <, <=, >, >=, in (...), is
+            null, and, or, not (default: all rows).
+        join: a public table, with one row for each key of --on, whose columns can then be used as the rows' own; rows
+            without a partner have nulls there. It must be public and never be made of the private data: its rows would tell
+            who is in that; a frame, or the path of a file (default: None).
+        on: the column by which rows find theirs in the table of join (default: None).
+        max_item_bytes: rows with a longer value of by are dropped (default: 4096).
+        delta: a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given,
+            and for Gaussian noise (default: 0).
+        relation: what a neighbouring input is: one user more or less, or one replaced (default: add-remove); one of
+            "add-remove", "replace".
+        label: what this is, in your words, for the report (default: None).
+        period: the time that the events are of, in your words, for the report (default: None).
+        ledger: the ledger that keeps the account of releases: sqlite:///FILE or postgresql://USER@HOST/DATABASE (default:
+            None).
+        dataset: the data set in it (see: headcount ledger create) (default: None).
+        key_file: key file (see: headcount key), on every worker (default: None).
+        key_env: environment variable of the workers with the key (default: None).
+        key_secret: Secret Manager's name of the key, which workers fetch: projects/P/secrets/S/versions/N (default: None).
+        release_id: only to repeat a release of the same input: its id (and its key); auto, with a ledger: an id that
+            follows from data set, label, period and parameters, so that a job that is run again is no new release (default:
+            None).
+
+    The result has the columns of `by`, and cohort, age, count, noise_stddev, low, high, share, share_low, share_high.
     """
     ...
 

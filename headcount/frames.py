@@ -24,6 +24,7 @@ from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.sampled.axis import Axis, leaf_column
 from headcount.mechanisms.sampled.leaves import Leaves
 from headcount.pipelines.flags import options
+from headcount.pipelines.flags.people import person_rows
 from headcount.pipelines.flags.protection import window
 from headcount.pipelines.storage import stores
 from headcount.pipelines.suggestions import each_of
@@ -54,6 +55,14 @@ def counted(data: Any, args: argparse.Namespace) -> Events:
             )
     row_schema = row_schema.of_schema(reader.schema)
     return Events((row_schema.batch(batch, place) for batch, place in _placed(reader)), row_schema.shown)
+
+
+def people(data: Any, args: argparse.Namespace) -> Events:
+    """Users with what a question about people needs: times, steps, and values that they are told apart by."""
+    asked_for = person_rows(args)
+    reader = _reader(data, asked_for.columns, asked_for.prepare, asked_for.named)
+    rows = asked_for.of_schema(reader.schema)
+    return Events((rows.batch(batch, place) for batch, place in _placed(reader)), rows.shown if rows.items else None)
 
 
 def named_domain(given: Any, keys: Keys | None, max_item_bytes: int) -> Domain | PartDomain:

@@ -14,7 +14,7 @@ from headcount.pipelines.command import Command
 from headcount.pipelines.parser import make_parser
 
 # What is called otherwise in Python.
-_RENAMED = {"output": "folder"}
+_RENAMED = {"output": "folder", "from": "from_"}
 
 _IN_BRACKETS = re.compile(r" \(--[a-z-]+(?:, --[a-z-]+)*\)")  # behind the same as a keyword
 _FLAG = re.compile(r"(?<![\w-])--([a-z](?:[a-z-]*[a-z])?)\b")
@@ -60,6 +60,8 @@ def _read(action: argparse.Action, value: Any) -> Any:
         return value
     if action.dest in ("domain", "join"):
         return value  # frames too: a domain is named once the key columns are known, and a table read by `options.preparation`
+    if action.dest == "bins" and not isinstance(value, str):
+        value = ",".join(map(str, value)) if isinstance(value, Iterable) else value
     if action.dest == "bound_from" and isinstance(value, Mapping):
         from headcount.pipelines.commands.bound_options import choice_in
 

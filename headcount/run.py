@@ -53,7 +53,10 @@ def _released(command: JobCommand[Any], args: argparse.Namespace, data: Any) -> 
         assert isinstance(mechanism, SearchOverValues | TreeOverValues)
         events = frames.values(data, args, mechanism.axis, mechanism.leaves)
     else:
-        events = frames.every_row(data, args) if args.item is None else frames.counted(data, args)
+        if hasattr(args, "by"):
+            events = frames.people(data, args)
+        else:
+            events = frames.every_row(data, args) if args.item is None else frames.counted(data, args)
         item_type = str if events.keys is None else events.keys.item_type
         if getattr(args, "domain", None) is not None:
             args.domain = frames.named_domain(args.domain, events.keys, args.max_item_bytes)

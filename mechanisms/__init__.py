@@ -52,6 +52,10 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/mechanisms/test_fac
     from headcount.mechanisms.mechanism import Mechanism as Mechanism
     from headcount.mechanisms.partitions.auto import auto_partitions as auto_partitions
     from headcount.mechanisms.partitions.select import select_partitions as select_partitions
+    from headcount.mechanisms.people.ask import actives as actives
+    from headcount.mechanisms.people.ask import activity as activity
+    from headcount.mechanisms.people.ask import funnel as funnel
+    from headcount.mechanisms.people.ask import retention as retention
     from headcount.mechanisms.randomness.keys import KeyEnvironment as KeyEnvironment
     from headcount.mechanisms.randomness.keys import KeyFile as KeyFile
     from headcount.mechanisms.randomness.keys import KeySecret as KeySecret
@@ -106,6 +110,7 @@ _ROOMS = {
     "mechanism": "Mechanism",
     "partitions.auto": "auto_partitions",
     "partitions.select": "select_partitions",
+    "people.ask": "actives activity funnel retention",
     "randomness.keys": "KeyEnvironment KeyFile KeySecret Release ephemeral_key write_key_file",
     "randomness.noise": "discrete_gaussian discrete_laplace",
     "randomness.system": "SystemLanes",

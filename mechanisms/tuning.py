@@ -33,8 +33,8 @@ CHOICE_SHARE_FOR_TOTAL, CHOICE_SHARE_FOR_SAMPLES, CHOICE_SHARE_FOR_PLUME = Fract
 NAMES_LIMIT_SHARE = Fraction(3, 200)
 
 #: Of epsilon, for the second of these draws: where names are all that is released, and where they are a part of a histogram.
-#: These could be one number. A wrong choice may leave nothing to count, which is why the second is larger.
-NAMES_CHOICE_SHARE, NAMES_CHOICE_SHARE_OF_HISTOGRAM = Fraction(1, 20), 0.07
+#: A wrong choice may leave nothing to count, which is why the second is larger. And for all of naming, in `people.release`.
+NAMES_CHOICE_SHARE, NAMES_CHOICE_SHARE_OF_HISTOGRAM, NAMES_SHARE_OF_PEOPLE = Fraction(1, 20), 0.07, 0.25
 
 #: Of epsilon, for the counts' bound, for that of the totals, and for how many events of a user on one item count
 #: (`histogram.account`). A totals' bound that is too small makes all estimates too low.

@@ -58,6 +58,22 @@ COMMANDS = {
         "headcount.pipelines.commands.total",
         "Count how many users and how many events there are, in all or of given items.",
     ),
+    "funnel": Listed(
+        "headcount.pipelines.commands.people.funnel",
+        "Count how many users come to each step of a path, in order of time.",
+    ),
+    "retention": Listed(
+        "headcount.pipelines.commands.people.retention",
+        "Count how many of the users who came first in each week come back in each later one.",
+    ),
+    "activity": Listed(
+        "headcount.pipelines.commands.people.activity",
+        "Count how many users did it how often.",
+    ),
+    "actives": Listed(
+        "headcount.pipelines.commands.people.actives",
+        "Count the users who are active on each day, in the last 7 days and in the last 28.",
+    ),
     "plume": Listed(
         "headcount.pipelines.commands.plume",
         "Name items that enough users have, then count the users of each, with a bound on a user's items.",

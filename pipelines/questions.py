@@ -39,6 +39,18 @@ QUESTIONS = (
         "aggregate.md#shares-of-users",
     ),
     Question("How many users and events in all?", "total", "total.md"),
+    Question(
+        "How many users come from the first page to the paid order?",
+        "funnel --time viewed_at --step page=/ --step page=/cart --step 'price > 0'",
+        "people.md#how-far-users-come",
+    ),
+    Question(
+        "Who comes back in later weeks?", "retention --time viewed_at --every week ...", "people.md#who-comes-back"
+    ),
+    Question(
+        "How many users are active, by day, week and month?", "actives --time viewed_at ...", "people.md#who-is-active"
+    ),
+    Question("How many users did it how often?", "activity --bins 1,2,3,6,11,51", "people.md#how-often"),
     Question("How many distinct searches?", "shape --item query --property distinct-items", "shape.md"),
     Question("Which searches may be shown?", "partitions --item query", "partitions.md"),
     Question("Which ten pages have the most users?", "top --item page --k 10", "top.md"),
@@ -70,6 +82,7 @@ OTHER_WORDS = {
 
 GROUPS = {
     "counts, sums and means of each item": "histogram aggregate total",
+    "people, each as a whole": "funnel retention activity actives",
     "names alone": "partitions top heavy-hitters",
     "one column as a whole": "quantiles distribution shape",
     "before a release": "forecast compare choose-bound key",

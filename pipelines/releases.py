@@ -11,6 +11,7 @@ from headcount.mechanisms.randomness.keys import KeyEnvironment, KeyFile, KeySec
 from headcount.pipelines.flags import options
 from headcount.pipelines.flags.account import AUTO
 from headcount.pipelines.flags.options import as_flag
+from headcount.pipelines.flags.people import person_rows
 from headcount.pipelines.flags.protection import window
 
 KEY_SOURCES = ("key_file", "key_env", "key_secret")  # of which one is given
@@ -51,6 +52,8 @@ def for_rows(release: Release, args: argparse.Namespace) -> Release:
     from headcount.mechanisms.columns.reading import reading
     from headcount.mechanisms.columns.row_schema import asked
 
+    if hasattr(args, "by"):
+        return release.of_rows(person_rows(args).reading)
     if getattr(args, "item", None) is not None:
         return release.of_rows(asked(**options.rows(args), prepare=options.preparation(args)).reading)
     found = window(args)

@@ -60,7 +60,9 @@ class Step(beam.PTransform):
         super().__init__()
         given = {name: value for name, value in config.items() if value is not None}
         own = _own_parameters(transform)
-        of_values = "value" in own  # such a transform has its columns itself
+        if "from_" in own and "from" in given:
+            given["from_"] = given.pop("from")  # which is a word of Python alone
+        of_values = "user" in own  # such a transform has its columns itself
         columns = (
             {} if of_values else {name: each for name, each in _parameters(Contributions).items() if name not in _KNOWN}
         )
@@ -86,12 +88,11 @@ class Step(beam.PTransform):
         if not isinstance(given.get("drop_null", False), bool):
             raise ParameterError(f"drop_null must be true or false, got {given['drop_null']!r}")
         self._transform = transform
-        holds = "value" if of_values else "item"
-        names = {"user": "user", holds: holds} | _those(given, ("user", holds, "count"))
+        known = [name for name in ("user", "value", "time") if name in own]
+        names = dict(zip(known, known, strict=True)) | _those(given, (*known, "count"))
         tabled = given["join"].types if isinstance(given.get("join"), PublicTable) else {}
-        self._columns = [
-            name for name in names.values() if of_values and name not in tabled
-        ]  # keys know their own columns
+        own_columns = [name for name in names.values() if name not in tabled]
+        self._columns = own_columns if of_values else []  # keys know their own columns
         numbers = {name: _number(name, value) for name, value in _those(given, budget).items()}
         self._budget = Zcdp(**numbers) if "rho" in numbers else Budget(**numbers)
         self._arguments = _arguments(_those(given, own), own, given.get("max_item_bytes", MAX_ITEM_BYTES), item)
@@ -142,6 +143,10 @@ def _factory(transform: type[beam.PTransform]) -> Callable[..., Step]:
 Histogram = _factory(transforms.Histogram)
 Aggregate = _factory(transforms.Aggregate)
 Total = _factory(transforms.Total)
+Funnel = _factory(transforms.Funnel)
+Retention = _factory(transforms.Retention)
+Activity = _factory(transforms.Activity)
+Actives = _factory(transforms.Actives)
 DebiasedCount = _factory(transforms.DebiasedCount)
 SelectPartitions = _factory(transforms.SelectPartitions)
 PrivateCountRelease = _factory(transforms.PrivateCountRelease)

@@ -26,6 +26,7 @@ FAMILIES = {
     "distribution": set(),
     "partitions": set(),
     "levels": {"histogram", "partitions", "bound_choice"},
+    "people": {"partitions"},
     "aggregate": {"levels", "histogram", "partitions", "bound_choice"},
 }
 # From the bottom, too: a job is planned and told before it runs, and commands stand on all of it.

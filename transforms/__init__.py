@@ -66,6 +66,14 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/transforms/test_fac
     from headcount.transforms.papers.plume import Plume as Plume
     from headcount.transforms.papers.shuffled import ShuffledReports as ShuffledReports
     from headcount.transforms.partitions import SelectPartitions as SelectPartitions
+    from headcount.transforms.people.questions import Actives as Actives
+    from headcount.transforms.people.questions import Activity as Activity
+    from headcount.transforms.people.questions import Funnel as Funnel
+    from headcount.transforms.people.questions import Retention as Retention
+    from headcount.transforms.people.rows import ActiveUsers as ActiveUsers
+    from headcount.transforms.people.rows import ActivityBin as ActivityBin
+    from headcount.transforms.people.rows import CohortAge as CohortAge
+    from headcount.transforms.people.rows import FunnelStep as FunnelStep
     from headcount.transforms.sampled.quantiles import Quantile as Quantile
     from headcount.transforms.sampled.quantiles import Quantiles as Quantiles
     from headcount.transforms.sampled.release import HeavyHitters as HeavyHitters
@@ -103,6 +111,8 @@ _ROOMS = {
     "papers.plume": "Plume",
     "papers.shuffled": "ShuffledReports",
     "partitions": "SelectPartitions",
+    "people.questions": "Actives Activity Funnel Retention",
+    "people.rows": "ActiveUsers ActivityBin CohortAge FunnelStep",
     "sampled.quantiles": "Quantile Quantiles",
     "sampled.release": "HeavyHitters SampledHistogram",
     "shape.release": "AnonymizedHistogram",

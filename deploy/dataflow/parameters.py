@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from headcount.mechanisms.errors import HeadcountError, ParameterError
 from headcount.pipelines import releases
 from headcount.pipelines.command import COMMANDS, Command, JobCommand, load
+from headcount.pipelines.flags.options import as_parameter
 from headcount.pipelines.parser import make_parser, parse
 
 COMMAND = "command"
@@ -100,7 +101,7 @@ def to_parameters(line: Sequence[str]) -> dict[str, str]:
 
 
 def _parameter(action: argparse.Action) -> str:
-    return action.option_strings[-1].lstrip("-").replace("-", "_")
+    return as_parameter(action.option_strings[-1])
 
 
 def _find(names: Sequence[str]) -> Command:

@@ -82,8 +82,7 @@ class RowSchema:
     @property
     def named(self) -> tuple[str, ...]:
         """All columns that something is made of, each once."""
-        carried = (name for of in self.values for name in of.sources)
-        named = (self.user, *self.sources, self.count, self.time, *carried)
+        named = (self.user, *self.sources, self.count, self.time, *self.carried)
         return tuple(dict.fromkeys(name for name in named if name is not None))
 
     @property
@@ -95,6 +94,11 @@ class RowSchema:
     def time(self) -> str | None:
         """The column of windows, where that is a column of its own."""
         return None if self.window is None or self.window.source in self.sources else self.window.source
+
+    @property
+    def carried(self) -> tuple[str, ...]:
+        """The columns of what rows carry."""
+        return tuple(name for of in self.values for name in of.sources)
 
     @property
     def beside(self) -> tuple[str, ...]:
@@ -181,8 +185,8 @@ class RowSchema:
         )
         if self.window is not None and not columns[self.user].null_count:
             place = dataclasses.replace(place, user=self.window.source)  # a row without a unit has a user, but no time
-        user = _names(self.users, (self.user,), columns, place)
-        item = _names(self.keys, self.sources, columns, place)
+        user = names_of(self.users, (self.user,), columns, place)
+        item = names_of(self.keys, self.sources, columns, place)
         count = None if self.count is None else columns[self.count]
         return contribution_batch(
             user,
@@ -271,7 +275,7 @@ def _user_field(user: str, found: pa.DataType, where: str) -> Field:
         raise InputError(f"{where}column {user!r} is {found}, which no user is known by; {CONVERT}") from None
 
 
-def _names(keys: Keys | None, sources: tuple[str, ...], columns: Mapping[str, pa.Array], place: Place) -> pa.Array:
+def names_of(keys: Keys | None, sources: tuple[str, ...], columns: Mapping[str, pa.Array], place: Place) -> pa.Array:
     """One column of names, of columns of the types that are known, or of those that need none."""
     if keys is None:
         (source,) = sources

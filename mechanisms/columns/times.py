@@ -56,6 +56,23 @@ def floored(column: pa.Array, unit: str, zone: str, name: str, place: Place) -> 
     return pa.array(_unit(utc, local, unit), pa.int64(), mask=absent if absent.any() else None)
 
 
+def microseconds(column: pa.Array, name: str, place: Place) -> pa.Array:
+    """Microseconds since 1970 (UTC), rounded down, null where the column is; of a date, those of its midnight in UTC."""
+    whole = seconds_of(column, "day", name, place)
+    _known(np.asarray(whole.fill_null(0)), name, place)
+    found = column.type
+    if pa.types.is_string(found):
+        digits = pc.struct_field(pc.extract_regex(column, "[.,](?P<digits>[0-9]+)"), "digits")
+        parts = pc.utf8_slice_codeunits(pc.utf8_rpad(digits, 6, "0"), 0, 6).cast(pa.int64())
+        return pc.add(pc.multiply(whole, 10**6), pc.if_else(whole.is_valid(), pc.fill_null(parts, 0), None))
+    if pa.types.is_date(found):
+        return pc.multiply(whole, 10**6)
+    per_second = _PER_SECOND[found.unit]
+    if per_second >= 10**6:
+        return _divided(column.cast(pa.int64()), per_second // 10**6)
+    return pc.multiply(column.cast(pa.int64()), 10**6 // per_second)
+
+
 def checked(column: pa.Array, name: str, place: Place) -> pa.Array:
     """The column of any type as it is, or an InputError if it holds a time that nothing that reads a result can show: outside
     of the years 1 to 9999, or a time of day beyond 24 hours."""

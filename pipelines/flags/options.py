@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import keyword
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -40,7 +41,13 @@ LARGE_EPSILON, LARGE_DELTA = 10, 1e-4  # a promise beyond these is hinted at
 
 def as_flag(parameter: str) -> str:
     """How a command line spells a parameter."""
-    return f"--{parameter.replace('_', '-')}"
+    return f"--{parameter.rstrip('_').replace('_', '-')}"
+
+
+def as_parameter(flag: str) -> str:
+    """The parameter that a flag gives: Python has words of its own, such as `from`, behind which an underscore stands."""
+    name = flag.lstrip("-").replace("-", "_")
+    return f"{name}_" if keyword.iskeyword(name) else name
 
 
 def chosen_items(items: int) -> str:
@@ -142,7 +149,7 @@ def reported(parser: argparse.ArgumentParser, args: argparse.Namespace) -> dict[
         found["where"] = where.text  # in one spelling
     usual = {"time_zone": "UTC", "protect": "user"}  # which are not worth a line
     return {
-        name: None if usual.get(name) == value else one_or_all(value) if name == "item" else value
+        name: None if usual.get(name) == value else one_or_all(value) if name in ("item", "by") else value
         for name, value in found.items()
     }
 
@@ -161,7 +168,8 @@ def item_type(args: argparse.Namespace) -> type:
     """What items are inside, by the flags alone: before anything is read."""
     from headcount.mechanisms.columns.key_column import parse_columns
 
-    asked = parse_columns(args.item) if getattr(args, "item", None) else ()
+    given = getattr(args, "item", None) or getattr(args, "by", None)
+    asked = parse_columns(given) if given else ()
     return int if len(asked) == 1 and (asked[0].unit or asked[0].edges) else str
 
 
@@ -176,7 +184,7 @@ def values_as_items(args: argparse.Namespace) -> argparse.Namespace:
 
 def require(args: argparse.Namespace, *flags: str) -> None:
     """Refuse a command line on which one of these flags is missing."""
-    missing = [flag for flag in flags if getattr(args, flag.lstrip("-").replace("-", "_")) is None]
+    missing = [flag for flag in flags if getattr(args, as_parameter(flag)) is None]
     if missing:
         raise ParameterError(f"missing {', '.join(flag + _MEANT.get(flag, '') for flag in missing)}")
 

@@ -72,4 +72,4 @@ def window(args: argparse.Namespace) -> KeyColumn | None:
     """The column of times by which users are protected, if they are by windows."""
     from headcount.mechanisms.columns.row_schema import window_column  # which needs Arrow, as flags do not
 
-    return window_column(getattr(args, "protect", USER), getattr(args, "time", None))
+    return window_column(args.protect, args.time) if hasattr(args, "protect") else None

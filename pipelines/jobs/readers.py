@@ -1,4 +1,4 @@
-"""What jobs read of files of events in another way than users, items and counts: all rows as one, or values as leaves."""
+"""What jobs read of files of events in another way than users, items and counts: all rows as one, values as leaves, people."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from headcount.mechanisms.counting.users import all_as_one
 from headcount.mechanisms.sampled.axis import Axis
 from headcount.mechanisms.sampled.leaves import Leaves
 from headcount.pipelines.flags import options
+from headcount.pipelines.flags.people import person_rows
 from headcount.pipelines.flags.protection import window
 from headcount.pipelines.jobs.run import Events
 from headcount.pipelines.sources import events
 from headcount.pipelines.sources.columns import Columns, ValueColumn, place_of
 from headcount.transforms.core.contributions import ContributionBatch
+from headcount.transforms.people.wiring import PeopleRows
 
 
 class EveryRow(Events):
@@ -76,3 +78,23 @@ class Values(Events):
     def over(cls, axis: Axis, leaves: Leaves) -> type[Values]:
         """The source for values on this grid."""
         return type(cls.__name__, (cls,), {"axis": axis, "leaves": leaves})
+
+
+class People(Events):
+    """Files of events for questions about people: users with times, steps, and values that people are told apart by."""
+
+    required = ("--input", "--user", "--output")
+
+    def _asked(self, args: argparse.Namespace) -> Columns:
+        rows = person_rows(args)
+        asked = Columns(rows.user, rows.items, rows.count, zone=rows.time_zone, time=rows.at, conditions=rows.steps)
+        return dataclasses.replace(asked, prepare=rows.prepare)
+
+    def read(self, pipeline: beam.Pipeline) -> beam.PCollection:
+        """Checked contributions, which carry what the question needs."""
+        rows = person_rows(self._args).of_schema(self._types.schema)
+        return (
+            pipeline
+            | "Read" >> events.ReadEvents(self._inputs, self._columns, self._types)
+            | "Contributions" >> PeopleRows(rows)
+        )

@@ -10,7 +10,7 @@ import numpy as np
 
 from headcount.mechanisms.calibration.intervals import half_range
 from headcount.mechanisms.columns.level_keys import LEVEL
-from headcount.pipelines.pages import charts, series, texts
+from headcount.pipelines.pages import charts, people, series, texts
 from headcount.pipelines.pages.axes import Axis
 from headcount.pipelines.pages.charts import Bar
 from headcount.pipelines.pages.parts import INTERVAL_LINE, NOISE_LINE, TOTAL_LINE, Branch, Part
@@ -43,6 +43,8 @@ def needed(report: Report) -> int:
     """How many of the largest rows a page shows at most."""
     if LEVEL in report["columns"]:
         return NODES
+    if people.is_about(report):
+        return people.MOST_ROWS
     return max(SHOWN, IN_ORDER, NAMED) if report.get("keys") else SHOWN
 
 
@@ -51,6 +53,8 @@ def parts(report: Report, rows: Rows) -> list[Part]:
     columns = [*report["columns"]]
     if report["rows"] == 0:
         return [Part("Nothing came out", [line.removeprefix("- ") for line in nothing(report)])]
+    if people.is_about(report):
+        return people.parts(report, rows.largest)
     if report.get("keys"):
         if LEVEL in columns:
             return _levels(report, rows)

@@ -16,7 +16,8 @@ from headcount.pipelines.sinks.meanings import has_intervals, is_metric, total_m
 from headcount.pipelines.terminal import name, one_line
 
 # What rows without a key are, by a column that only such rows have; others are told by the decision of their job alone.
-_ROWS = {"quantile": "quantile", "of": "total", "low": "range"}
+_ROWS = {"condition": "step", "least": "bin", "age": "cell", "window": "number"}
+_ROWS |= {"quantile": "quantile", "of": "total", "low": "range"}
 SIZES = ("count", "bounded_count", "probability")
 _BESIDE = {"noise_stddev": "+-", "error": "error"}
 _NAME = 40  # letters of an item in a table
@@ -29,6 +30,10 @@ _NOISE = "the range of the noise"
 
 # What a command answers, where its name does not say it.
 _TITLES = {
+    "actives": "How many users are active{by}",
+    "activity": "How many users have how many events{by}",
+    "funnel": "How many users came to each step{by}",
+    "retention": "How many users of each cohort came back{by}",
     "choose-bound": "How much one user may count",
     "count-release": "The largest counts of users by {keys}",
     "distribution": "How likely each {keys} is",
@@ -66,7 +71,8 @@ def _answered(report: Mapping[str, Any]) -> str:
         of = _and([name(row["of"]) for row in report["shown"] if "of" in row])
         return f"Totals by {keys}" if report.get("keys") else f"How many {of} there are"
     known = _TITLES.get(command, "A private release by headcount {command}")
-    return known.format(keys=keys, value=name(parameters.get("value", "")), command=name(command))
+    by = f", by {keys}" if report.get("keys") else ""
+    return known.format(keys=keys, by=by, value=name(parameters.get("value", "")), command=name(command))
 
 
 def is_list(report: Mapping[str, Any]) -> bool:
@@ -166,9 +172,10 @@ def nothing(report: Mapping[str, Any], unit: str = "item") -> list[str]:
     lines = ["no item came out: none has enough users"]
     if "users_needed" in report:
         lines[0] += f"; an item needs about {report['users_needed']:,} users here, if each counts once"
-    user, item = (parameters.get(name) for name in ("user", "item"))
+    user, item = (parameters.get(name) for name in ("user", "by" if "by" in parameters else "item"))
     columns = [item] if isinstance(item, str) else item or []
-    items, ones = " ".join(f"--item {each}" for each in columns), "the one" if len(columns) == 1 else "the ones"
+    flag = "--by" if "by" in parameters else "--item"
+    items, ones = " ".join(f"{flag} {each}" for each in columns), "the one" if len(columns) == 1 else "the ones"
     lines.append(f"- is --user {user} the column that tells users apart, and {items} {ones} to count?")
     bound = details.get("chosen", parameters).get("bound", parameters.get("max_items"))
     if isinstance(bound, int) and bound > 1:
@@ -177,7 +184,7 @@ def nothing(report: Mapping[str, Any], unit: str = "item") -> list[str]:
     whole = [each for each in columns if not re.search(r"(?<!\\):", each)]
     if whole:
         lines.append(
-            f"- if {whole[0]} holds times, count them by the day (or hour, week, month, year): --item {whole[0]}:day"
+            f"- if {whole[0]} holds times, count them by the day (or hour, week, month, year): {flag} {whole[0]}:day"
         )
     return lines
 

@@ -25,6 +25,7 @@ from headcount.pipelines.sinks.meanings import meanings, total_metrics
 
 SEAL = "content_sha256"  # the part of a report that is the digest of all others
 SHOWN = 10  # rows that a report shows
+IN_ORDER = ("step", "least", "age", "window")  # columns of rows that have an order of their own
 _LONGEST = 60  # letters of an item there
 # By what rows are ranked: the first of these columns that they have, beside the key, or else of their metrics.
 _RANKED = (
@@ -137,7 +138,7 @@ def _seal(content: Mapping[str, Any]) -> str:
 
 
 def _ranked_by(columns: Sequence[str], keys: Sequence[str]) -> tuple[str, str] | None:
-    if not any(key in columns for key in keys):
+    if not any(key in columns for key in keys) or any(name in columns and name not in keys for name in IN_ORDER):
         return None
     metrics = ((name, "descending") for name in total_metrics(columns))
     return next((by for by in (*_RANKED, *metrics) if by[0] in columns), None)

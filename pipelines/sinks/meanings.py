@@ -12,6 +12,16 @@ from headcount.mechanisms.columns.keys import Keys
 from headcount.mechanisms.columns.level_keys import ALL, LEVEL, OTHER
 
 _NOISE = "not what bounding or an assumption did to it"
+
+
+def _share(name: str, of: str) -> dict[str, str]:
+    return {
+        name: f"their share of {of}",
+        f"{name}_low": "the lower end of its 95 % interval",
+        f"{name}_high": "the upper end of its 95 % interval",
+    }
+
+
 _ANY = {
     "item": "the item",
     "count": "an estimate of the true number",
@@ -39,8 +49,43 @@ _ANY = {
     LEVEL: f"what the row is a row of: the key column up to which it has values; {ALL} is all rows together",
     OTHER: "whether the row is what is other under the node above: what has a value in its level that was not named",
 }
+_OF_PEOPLE = {
+    "noise_stddev": "the standard deviation of the noise in count, which is all that is uncertain of it",
+    "low": "the lower end of the 95 % interval of count",
+    "high": "the upper end of the 95 % interval of count",
+}
 # Where the same word is for something else, by a column that only such rows have.
 _BESIDE = {
+    "condition": _OF_PEOPLE
+    | {
+        "step": "the number of the step, from 1",
+        "condition": "the condition of the step",
+        "count": "the users who came to the step, after all steps before it; with noise",
+        **_share("share_of_first", "the users of the first step"),
+        **_share("share_of_before", "the users of the step before"),
+    },
+    "least": _OF_PEOPLE
+    | {
+        "events": "how many events a user has",
+        "least": "the least number of events of the bin",
+        "most": "the largest one; none, if the bin has no end",
+        "count": "the users with so many events, with noise",
+        **_share("share", "the users of all bins"),
+    },
+    "window": _OF_PEOPLE
+    | {
+        "day": "the day, which windows end with",
+        "window": "how many days a window has, that day among them",
+        "count": "the users who are there on one of these days, with noise",
+        **_share("share", "the users of the longest window"),
+    },
+    "age": _OF_PEOPLE
+    | {
+        "cohort": "the first day of the period in which users came first, of the data that was given",
+        "age": "how many periods later",
+        "count": "the users of the cohort who are there in that period, with noise",
+        **_share("share", "the users of the cohort"),
+    },
     "items": {
         "count": "a number of users (or of events, where those are counted)",
         "error": "about how far the counts of these items are from the truth, added up",
@@ -71,11 +116,12 @@ def meanings(
     are what the columns of the key mean, and `report` is that of the rows: what is counted, and how much of one user."""
     known = {**_ANY, **_metric_meanings(columns, report), **keys}
     for column in columns:
-        known |= _BESIDE.get(column, {})
+        known |= _BESIDE.get(column, {}) if column not in keys else {}
     if report.get("command") == "histogram" and "details" in report:
         known |= _histogram_meanings(columns, report["details"])
     if columns[:2] == ["low", "high"]:
         known |= _RANGES
+    known |= keys
     return {column: known[column] for column in columns if column in known}
 
 

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from headcount.mechanisms.batches.contributions import Place
 from headcount.mechanisms.columns import nested
+from headcount.mechanisms.columns.conditions import Condition
 from headcount.mechanisms.columns.fields import field_of
 from headcount.mechanisms.columns.key_column import KeyColumn, parse_columns
 from headcount.mechanisms.columns.keys import Keys, resolve
@@ -52,7 +53,7 @@ class Columns:
     element of the list in its column `explode`, which must be one of the keys'. `zone` is the time zone of the keys' units.
     `window` is the column of the times by which users are protected, if they are by windows. `carried` are values that rows
     carry to what is made of them by key: columns of numbers, and those of conditions. All of these are columns of rows as
-    `prepare` makes them.
+    `prepare` makes them. `time` is the column that says when a row was, and rows are told apart by `conditions`.
     """
 
     user: str | None
@@ -64,6 +65,8 @@ class Columns:
     window: KeyColumn | None = None
     carried: tuple[ValueRange, ...] = ()
     prepare: Preparation = Preparation()
+    time: str | None = None
+    conditions: tuple[Condition, ...] = ()
 
     def __post_init__(self) -> None:
         self.prepare.check_user(self.user)
@@ -94,7 +97,8 @@ class Columns:
     @property
     def names(self) -> tuple[str, ...]:
         """All columns, each once."""
-        named = (self.user, *self.held, self.count, *(name for of in self.carried for name in of.sources))
+        carried = (name for of in self.carried for name in of.sources)
+        named = (self.user, *self.held, self.count, *carried, self.time, *self.compared)
         return tuple(dict.fromkeys(name for name in named if name is not None))
 
     @property
@@ -106,6 +110,11 @@ class Columns:
     def read(self) -> tuple[str, ...]:
         """Those that the files have: a table that is joined has others, and a condition may need more."""
         return self.prepare.read(self.names)
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """The columns that conditions look at."""
+        return tuple(dict.fromkeys(name for condition in self.conditions for name in condition.columns))
 
     def stored(self, path: str) -> tuple[str, ...]:
         """Those of them that a file itself holds: the others are in the names of its folders."""
@@ -178,6 +187,10 @@ def found_types(path: str, columns: Columns, schema: pa.Schema, decoded: int = 0
         _keys(path, columns, types)
     for of in columns.carried:
         of.check_types({name: types[name] for name in of.sources}, f"{path}: ")
+    if columns.time is not None:
+        field_of(KeyColumn(columns.time, "day"), types[columns.time], f"{path}: ", columns.zone)
+    for condition in columns.conditions:
+        condition.check({name: types[name] for name in condition.columns})
     if columns.window is not None:
         field_of(columns.window, types[columns.window.source], f"{path}: ", columns.zone)
     if columns.count is not None and not pa.types.is_integer(types[columns.count]):
@@ -217,7 +230,8 @@ def check_agreement(path: str, columns: Columns, found: ColumnTypes, expected: C
     for name in found.schema.names:
         here, there = (each.schema.field(name).type for each in (found, expected))
         asked = [key for key in columns.made if key.source == name]
-        made = (bool(asked) or name in columns.numbers) and all(key.unit or key.edges for key in asked)
+        made = (bool(asked) or name in (*columns.numbers, columns.time)) and all(key.unit or key.edges for key in asked)
+        made = made and name not in columns.compared
         if not _agree(_plain(here), _plain(there), exact=not made):
             raise InputError(
                 f"{path}: column {name!r} is {_word(here)}, but {_word(there)} in {expected.file}; "

@@ -20,7 +20,8 @@ def domain_of(args: argparse.Namespace) -> DomainFile | Domain | PartDomain | No
     """The domain of a job, if it has one: in files, or named already, as a call in Python gives it."""
     if args.domain is None or isinstance(args.domain, Domain | PartDomain):
         return args.domain
-    names = [column.name for column in parse_columns(args.item or ITEM)]
+    given = args.by if hasattr(args, "by") else args.item
+    names = [column.name for column in parse_columns(given or ITEM)]
     return domain_file(args.domain, names, args.max_item_bytes)
 
 

@@ -94,8 +94,13 @@ def _kinds(columns: Columns, user: pa.DataType) -> dict[str, pa.DataType]:
     if columns.count is not None:
         kinds[columns.count] = pa.int64()
     beside = dict.fromkeys(columns.names, pa.string()) | _prepared_kinds(columns)
-    kinds = beside | dict.fromkeys(columns.numbers, pa.float64()) | kinds
+    kinds = beside | dict.fromkeys((*columns.numbers, *_compared_numbers(columns)), pa.float64()) | kinds
     return {name: kinds[name] for name in columns.read}
+
+
+def _compared_numbers(columns: Columns) -> list[str]:
+    """The columns that conditions of steps compare with numbers."""
+    return [name for condition in columns.conditions for name in condition.numbers]
 
 
 def _prepared_kinds(columns: Columns) -> dict[str, pa.DataType]:
@@ -113,6 +118,7 @@ def _as_texts(columns: Columns) -> frozenset[str]:
     """The columns of keys that are taken as they are, and of conditions: whole numbers, true and false are texts there."""
     made = [key.source for key in columns.made if key.unit or key.edges]
     beside = {name for of in columns.carried for name in of.sources} - {*columns.numbers, *columns.held, columns.count}
+    beside |= {*columns.compared} - {*_compared_numbers(columns), columns.count}
     asked = (*(key.source for key in columns.keys), *columns.prepare.columns, *(beside - {columns.user}))
     return frozenset(name for name in asked if name not in made)
 

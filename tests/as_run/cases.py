@@ -138,6 +138,18 @@ CASES: dict[str, Case] = {
         TEA,
     ),
     "total": Case("total --input {files}/arrow_int32.parquet --user user", ROWS, "--epsilon 10"),
+    "funnel": Case(
+        "funnel --time at --step item=tea --step price>1 --by item --input {files}/pandas.parquet --user small",
+        ("tea",),
+    ),
+    "retention": Case(
+        "retention --time at --every day --from 2026-11-01 --to 2026-11-09 --input {files}/duckdb.parquet --user user_id",
+        ROWS,
+    ),
+    "activity": Case("activity --bins 1,2 --input {files}/arrow_int32.parquet --user user", ROWS, "--epsilon 10"),
+    "actives": Case(
+        "actives --time at --from 2026-11-01 --to 2026-11-09 --input {files}/pandas.parquet --user small", ROWS
+    ),
     "partitions": Case("partitions --input {files}/arrow_int32.parquet --user user --item item", NUMBERS),
     "choose-bound": Case(
         "choose-bound --input {files}/arrow_int32.parquet --user user --item item",

@@ -27,6 +27,9 @@ from tests.deploy.yaml_pipelines import Inside, pipeline_yaml
 
 COUNTS = {"item", "bounded_count", "noise_stddev", "low", "high"}
 ESTIMATES = COUNTS | {"count"}
+OF_PEOPLE = {"count", "noise_stddev", "low", "high"}
+ENDS = ("", "_low", "_high")
+SHARE = {f"share{end}" for end in ENDS}
 
 
 def test_dates_in_a_condition_are_of_the_time_zone_of_the_step():
@@ -56,6 +59,28 @@ def test_dates_in_a_condition_are_of_the_time_zone_of_the_step():
             yaml_provider.Total,
             {"epsilon": 1, "of": "users", "domain": ["tea"]},
             {"of", "bound", "bounded_count", "noise_stddev", "low", "high"},
+        ),
+        (
+            yaml_provider.Funnel,
+            {"epsilon": 1, "steps": ["item=tea"], "within": "1d", "by": "item", "domain": ["tea"]},
+            OF_PEOPLE
+            | {"item", "step", "condition"}
+            | {f"share_of_{of}{end}" for of in ("first", "before") for end in ENDS},
+        ),
+        (
+            yaml_provider.Retention,
+            {"epsilon": 1, "every": "day", "from": "2026-11-01", "to": "2026-11-02"},
+            OF_PEOPLE | {"cohort", "age"} | SHARE,
+        ),
+        (
+            yaml_provider.Actives,
+            {"epsilon": 1, "from": "2026-11-01", "to": "2026-11-02"},
+            OF_PEOPLE | {"day", "window"} | SHARE,
+        ),
+        (
+            yaml_provider.Activity,
+            {"epsilon": 1, "bins": [1, 2]},
+            OF_PEOPLE | {"events", "least", "most"} | SHARE,
         ),
         (yaml_provider.DebiasedCount, {"epsilon": 1, "items": ["tea"], "max_per_item": 2}, ESTIMATES),
         (
@@ -102,7 +127,7 @@ def test_dates_in_a_condition_are_of_the_time_zone_of_the_step():
 )
 def test_the_other_steps_give_rows_with_a_schema(collect, make, config, columns):
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
-        elements = [beam.Row(user=f"u{k}", item="tea") for k in range(2000)]
+        elements = [beam.Row(user=f"u{k}", item="tea", time="2026-11-01") for k in range(2000)]
         return pipeline | beam.Create(elements) | make(**config)
 
     rows = collect(build)

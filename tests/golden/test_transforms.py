@@ -41,6 +41,12 @@ TRANSFORMS: dict[str, Callable[[dict[str, Any]], beam.PTransform]] = {
     "ChooseBound": lambda release: t.ChooseBound(t.Budget(0.1), t.Budget(0.9, 1e-6), **release),
     "Total": lambda release: t.Total(t.Budget(1), **release),
     "Total, one of a domain": lambda release: t.Total(t.Budget(1), of="events", domain=_DOMAIN, bound=4, **release),
+    "Funnel": lambda release: t.Funnel(
+        t.Budget(1), ["number<2", "number>4"], time="seen", within="2d", by="item", domain=_DOMAIN, **release
+    ),
+    "Retention": lambda release: t.Retention(_BUDGET, "day", "2026-09-21", "2026-09-27", time="seen", **release),
+    "Actives": lambda release: t.Actives(_BUDGET, "2026-09-22", "2026-09-25", time="seen", **release),
+    "Activity": lambda release: t.Activity(_BUDGET, [1, 2, 5], count="times", by="country", **release),
     "DebiasedCount": lambda release: t.DebiasedCount(t.Budget(1), ["i1", "i2"], max_per_item=2, **release),
     "SelectPartitions": lambda release: t.SelectPartitions(_BUDGET, **release),
     "PrivateCountRelease": lambda release: t.PrivateCountRelease(t.Budget(5, 1e-4), **release),

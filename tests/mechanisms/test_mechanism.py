@@ -26,6 +26,7 @@ from headcount.mechanisms.histogram.total import total
 from headcount.mechanisms.mechanism import Mechanism, Promise
 from headcount.mechanisms.partitions.auto import auto_partitions
 from headcount.mechanisms.partitions.select import select_partitions
+from headcount.mechanisms.people.ask import actives, activity, funnel, retention
 from headcount.mechanisms.sampled.auto import heavy_hitters, sampled_histogram
 from headcount.mechanisms.sampled.quantiles import quantile_hierarchy, quantile_search
 from headcount.mechanisms.shape.auto import shape_histogram
@@ -45,6 +46,10 @@ MADE: dict[str, Callable[[], Mechanism]] = {
     "estimates, domain": lambda: estimates(PURE, of="events", domain=["a"]),
     "debiased": lambda: debiased_count(PURE, "a", max_per_item=2),
     "total": lambda: total(PURE, domain=["a", "b"]),
+    "funnel": lambda: funnel(PURE, ["a=b", "c=d"], within="7d"),
+    "activity": lambda: activity(BUDGET, [1, 2], by=True),
+    "retention": lambda: retention(BUDGET, "week", "2026-10-05", "2026-11-15"),
+    "actives": lambda: actives(BUDGET, "2026-11-01", "2026-11-05", by=True, domain=["a"]),
     "partitions": lambda: select_partitions(BUDGET, strategy="laplace", max_items=2),
     "partitions, auto": lambda: auto_partitions(BUDGET),
     "count release": lambda: count_release(BUDGET),

@@ -26,6 +26,7 @@ from headcount.mechanisms.count_release.papers.plume import plume
 from headcount.mechanisms.histogram.factory import histogram
 from headcount.mechanisms.partitions import coins, curve_budget, selection_curve
 from headcount.mechanisms.partitions.auto import auto_partitions
+from headcount.mechanisms.people.ask import activity
 from headcount.mechanisms.sampled.auto import sampled_histogram
 from headcount.mechanisms.shape.distinct import distinct_items
 
@@ -163,6 +164,7 @@ MECHANISMS = {
     "plume": lambda: plume(BUDGET),
     "sampled": lambda: sampled_histogram(BUDGET),
     "distinct": lambda: distinct_items(BUDGET),
+    "people": lambda: activity(BUDGET, [1, 2], by=True),
 }
 OTHER_VALUES = [
     ("histogram", "TOTALS_CHOICE_SHARE", 0.4),
@@ -190,6 +192,7 @@ OTHER_VALUES = [
     ("plume", "CHOICE_SHARE_FOR_PLUME", 0.7),
     ("plume", "NAMES_DELTA", 0.9),
     ("sampled", "MISSED_BY_SAMPLE", 0.3),
+    ("people", "NAMES_SHARE_OF_PEOPLE", 0.6),
     ("distinct", "USERS_ABOVE_BOUND", 20),
     ("distinct", "ITEMS_OF_DISTINCT", (1, 10)),
 ]

@@ -20,11 +20,18 @@ RENAMED = {
     "ChooseBound": {"method": "bound-method"},
     "Aggregate": {"metrics": "mean"},  # and its like
     "DebiasedCount": {"items": "domain"},
+    "Funnel": {"steps": "step"},
+    "Retention": {"from_": "from"},
+    "Actives": {"from_": "from"},
 }
 COMMANDS = {
     "Histogram": "histogram",
     "Aggregate": "aggregate",
     "ChooseBound": "choose-bound",
+    "Funnel": "funnel",
+    "Retention": "retention",
+    "Activity": "activity",
+    "Actives": "actives",
     "Total": "total",
     "DebiasedCount": "total",
     "PrivateCountRelease": "count-release",

@@ -82,6 +82,19 @@ JOBS = {
     "totals of given items, debiased": "total --epsilon 1 --method debiased --max-per-item 2 --domain {domain}",
     "totals, Gaussian": "total --epsilon 1 --delta 1e-6 --method debiased --max-per-item 2 --noise gaussian "
     "--relation replace --users 4000 --domain {domain}",
+    "a funnel": "funnel --epsilon 1 --time seen --step number<2 --step country=de --step number>4 --within 2d",
+    "a funnel by country": "funnel --epsilon 2 --delta 1e-6 --time seen --step country!=at --step number>3 --by country "
+    "--output-files 2",
+    "a funnel by a public list": "funnel --epsilon 1 --delta 1e-6 --noise gaussian --time seen --step number>1 --step number>2 "
+    "--by item --domain {domain} --relation replace",
+    "who is active": "actives --epsilon 1 --delta 1e-6 --time seen --from 2026-09-22 --to 2026-09-26",
+    "who is active, by country": "actives --epsilon 1 --delta 1e-6 --time seen --from 2026-09-20 --to 2026-09-24 --by country "
+    "--relation replace --output-files 2",
+    "how often": "activity --epsilon 1 --bins 1,2,4,8 --output-files 2",
+    "how often, by country": "activity --epsilon 1 --delta 1e-6 --by country",
+    "who comes back": "retention --epsilon 1 --delta 1e-6 --time seen --every day --from 2026-09-21 --to 2026-09-27",
+    "who comes back, by country": "retention --epsilon 1 --delta 1e-6 --time seen --from 2026-09-21 --to 2026-10-20 "
+    "--by country --relation replace --time-zone Asia/Tokyo",
     "the largest counts": "count-release --epsilon 5 --delta 1e-4",
     "the largest counts, noise reduced": "count-release --epsilon 5 --delta 1e-4 --max-per-item 2 --noise-reduction --k-bar 20",
     "the shape, sorted": "shape --epsilon 1 --domain-size 500 --output-files 2",
@@ -128,6 +141,10 @@ WIRED = [
     "one quantile, searched for",
     "events in all, replaced users",
     "totals of given items, debiased",
+    "a funnel by country",
+    "how often",
+    "who is active",
+    "who comes back",
     "the largest counts",
     "the shape, sorted",
     "distinct items",
@@ -170,7 +187,7 @@ def domain_of(own: list[str]) -> list[str]:
 
 def column(command: str, own: list[str]) -> list[str]:
     """The flag of the items' column, unless a job's own flags name the one that it reads, or it reads none."""
-    none = command == "total" and "--domain" not in own
+    none = command in ("funnel", "retention", "activity", "actives") or (command == "total" and "--domain" not in own)
     return [] if none or {"--item", "--value", "--levels"} & {*own} else ["--item", "item"]
 
 

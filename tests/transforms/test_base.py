@@ -44,6 +44,11 @@ BY_POSITION = (
     "q",
     "quantiles",
     "release_budget",
+    "steps",
+    "every",
+    "from_",
+    "to",
+    "bins",
 )
 
 

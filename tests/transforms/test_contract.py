@@ -25,6 +25,8 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.sampled import plan
 from headcount.mechanisms.shape.estimators import DistinctQuestion, EntropyQuestion
 from headcount.transforms import (
+    Actives,
+    Activity,
     Aggregate,
     AnonymizedHistogram,
     Bound,
@@ -35,6 +37,7 @@ from headcount.transforms import (
     DebiasedCount,
     DistinctItems,
     Entropy,
+    Funnel,
     HeavyHitters,
     Histogram,
     LearnDistribution,
@@ -48,6 +51,7 @@ from headcount.transforms import (
     Quantile,
     Quantiles,
     RandClip,
+    Retention,
     SampledHistogram,
     SelectPartitions,
     ShuffledReports,
@@ -63,7 +67,16 @@ BUDGET, LESS = Budget(1, 1e-6), Budget(0.5, 1e-6)
 # What says where rows come from and go to, in how many pieces, under which key, and what is read off a released tree: no
 # mechanism has to know it.
 WIRING = {"release", "shards", "output_files", "user", "value", "drop_null", "state", "batch", "salt", "reports"}
-WIRING |= {"quantiles", "ranges", "sample", "max_relative_error", "suppress_below"}
+WIRING |= {
+    "quantiles",
+    "ranges",
+    "sample",
+    "max_relative_error",
+    "suppress_below",
+    "time",
+    "max_item_bytes",
+    "time_zone",
+}
 
 
 class Also:
@@ -87,6 +100,7 @@ class Line(NamedTuple):
     given: dict[str, Any]
     other: dict[str, Any]
     more: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = ()
+    row: Any = ("u", "i")
 
     def cases(self) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
         """{parameter: (what is given, the same with another value of the parameter)}."""
@@ -109,6 +123,9 @@ OVER_VALUES = ROWS | {"user": "who", "value": "what", "count": "times", "drop_nu
 OVER_VALUES |= {"where": "user = u", "join": Also(BY_USER, on="user")}
 JOINED = ({"join": BY_USER, "on": "user"}, {"on": Also("value", join=BY_VALUE)})
 PROPERTY = ROWS | {"accuracy": 0.2, "max_items": 2, "samples": 10_000, "mode": Also("shape", domain_size=100)}
+OF_PEOPLE = ROWS | {"user": "who", "by": "page", "domain": Also(["a"], by="item"), "noise": "gaussian", "drop_null": True,
+                    "max_item_bytes": 9, "time_zone": "Asia/Tokyo", "item_type": Also(int, by="item")}  # fmt: skip
+PERSON = {"user": "u", "time": "2026-11-01", "item": "i"}
 OF_SHAPE = (
     ({"mode": "shape", "domain_size": 100}, {"domain_size": 200}),
     ({"mode": "shape", "domain_size": None, "buckets": 4000}, {"buckets": 5000}),
@@ -143,6 +160,14 @@ TABLE = [
           ({"domain": ["a", "b"], "noise": "gaussian", "method": "output-perturbation"}, {"users": 1000, "sparsity": 1}))),
     Line(Total, "mechanism", KEY | {"budget": BUDGET},
          ROWS | {"of": "events", "bound": 3, "domain": ["a", "b"], "item_type": int}),
+    Line(Funnel, "mechanism", KEY | {"budget": BUDGET, "steps": ["item=i"]},
+         OF_PEOPLE | {"time": "at", "steps": ["item=k"], "within": "7d"}, row=PERSON),
+    Line(Retention, "mechanism", KEY | {"budget": BUDGET, "every": "day", "from_": "2026-11-01", "to": "2026-11-05"},
+         OF_PEOPLE | {"time": "at", "every": "week", "from_": "2026-11-02", "to": "2026-11-09"}, row=PERSON),
+    Line(Actives, "mechanism", KEY | {"budget": BUDGET, "from_": "2026-11-01", "to": "2026-11-05"},
+         OF_PEOPLE | {"time": "at", "from_": "2026-11-02", "to": "2026-11-09", "noise": "laplace"}, row=PERSON),
+    Line(Activity, "mechanism", KEY | {"budget": BUDGET, "bins": [1, 2]}, OF_PEOPLE | {"count": "times", "bins": [1, 3]},
+         row=PERSON | {"times": 1}),
     Line(DebiasedCount, "mechanism", KEY | {"budget": BUDGET, "items": ["a", "b"], "max_per_item": 2},
          ROWS | {"items": ["a", "c"], "max_per_item": 3, "users": 100, "users_share": 0.3, "max_items": 1, "largest_mean": 7.0,
                  "noise": "gaussian", "item_type": Also(int, items=[1, 2])},
@@ -229,7 +254,7 @@ class Contract:
     def _steps_of(self, given: dict[str, Any]) -> dict[str, bytes]:
         """All steps with what they hold. (What a composite transform holds is not sent.)"""
         pipeline = beam.Pipeline(runner="FnApiRunner")
-        rows = pipeline | "Create" >> beam.Create([("u", "i")], reshuffle=False)
+        rows = pipeline | "Create" >> beam.Create([self._line.row], reshuffle=False)
         _ = rows | "It" >> self._made(self._line.transform, given)
         sent = pipeline.to_runner_api().components.transforms.values()
         return {
@@ -271,7 +296,8 @@ def test_the_table_has_every_parameter_of_every_public_transform():
 def test_every_parameter_is_handed_on(name, made):
     line = LINES[name]
     contract, parameters = Contract(line, made), list(line.cases())
-    wiring = WIRING | {"count", "where", "join", "on"} if "value" in parameters else WIRING  # what is read
+    read = {"count", "where", "join", "on"} if {"value", "bins"} & {*parameters} else {"where", "join", "on"}
+    wiring = WIRING | read  # a count is a column there; elsewhere it may be a limit
     of_mechanism = [parameter for parameter in parameters if parameter not in wiring]
     assert [parameter for parameter in of_mechanism if not contract.mechanism_has(parameter)] == []
     wired = [*(parameter for parameter in parameters if parameter in wiring), of_mechanism[0]]

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.batches.contributions import Place, contribution_batch
 from headcount.mechanisms.bounding.steps import bound_shard
 from headcount.mechanisms.checks import check_share
 from headcount.mechanisms.choice.run import choose_bound
@@ -26,6 +26,8 @@ from headcount.mechanisms.columns.value_ranges import value_columns
 from headcount.mechanisms.counting.noisy import bounded_batches, noisy_counts
 from headcount.mechanisms.shape.estimators import EntropyQuestion
 from headcount.transforms import (
+    Actives,
+    Activity,
     Aggregate,
     AnonymizedHistogram,
     Bound,
@@ -36,6 +38,7 @@ from headcount.transforms import (
     DebiasedCount,
     DistinctItems,
     Entropy,
+    Funnel,
     HeavyHitters,
     Histogram,
     LearnDistribution,
@@ -48,6 +51,7 @@ from headcount.transforms import (
     Quantiles,
     RandClip,
     Release,
+    Retention,
     SampledHistogram,
     SelectPartitions,
     SupportCoverage,
@@ -73,7 +77,8 @@ def table(rows: int = 8000) -> pa.Table:
     random = np.random.default_rng(3)
     item = (random.pareto(1, rows) * 3).astype(int) % 100
     columns = {"user": [f"u{u}" for u in random.integers(0, 600, rows)], "item": [f"i{i}" for i in item]}
-    return pa.table(columns | {"number": item, "value": random.normal(5, 3, rows)})
+    at = pa.array(1_790_000_000 + item * 5_000, pa.timestamp("s"))
+    return pa.table(columns | {"number": item, "value": random.normal(5, 3, rows), "at": at})
 
 
 def batches(rows: pa.Table, column: str = "item") -> list[pa.RecordBatch]:
@@ -142,8 +147,16 @@ def aggregated(transform: beam.PTransform, rows: pa.Table, column: str, release:
     return tuples(made.run([contribution_batch(*columns, values=values)] if rows.num_rows else [], release, label))
 
 
+def of_people(transform: beam.PTransform, rows: pa.Table, column: str, release: Release, label: str) -> Rows:
+    """With what the question needs of rows."""
+    asked = transform._people._row_schema.of_schema(rows.schema)
+    held = [asked.batch(batch, Place()) for batch in rows.to_batches()]
+    return tuples(mechanism(transform).run(held, release, label))
+
+
 BEFORE = "Before"  # the label of what bounds the rows of NoisyCounts
-OF_VALUES = (searched, read_off)  # these take quantiles of a column, not contributions
+OF_VALUES = (searched, read_off, of_people)  # these take rows and their columns, not contributions
+STEPS, DAYS = ["number < 20", "number > 2", "number > 5"], ("day", "2026-09-21", "2026-09-26")
 
 
 class Line(NamedTuple):
@@ -195,6 +208,16 @@ TABLE = {
     "ChooseBound": Line(lambda **g: ChooseBound(Budget(0.1), BUDGET, **g), chosen, typed=False),
     "Total": Line(lambda **g: Total(BUDGET, bound=5, **g)),
     "Total, bound chosen": Line(lambda **g: Total(BUDGET, domain=ITEMS[g["item_type"]][:9], **g), decides=True),
+    "Funnel": Line(lambda **g: Funnel(Budget(2), STEPS, time="at", within="30h", **g), of_people, typed=False),
+    "Funnel, by named values": Line(
+        lambda **g: Funnel(BUDGET, STEPS, time="at", by=column_of(g["item_type"]), **g), of_people
+    ),
+    "Actives": Line(lambda **g: Actives(BUDGET, *DAYS[1:], time="at", **g), of_people, typed=False),
+    "Activity": Line(lambda **g: Activity(BUDGET, [1, 3, 9], noise="gaussian", **g), of_people, typed=False),
+    "Activity, by a domain": Line(
+        lambda **g: Activity(BUDGET, [1, 9], by=column_of(g["item_type"]), domain=ITEMS[g["item_type"]], **g), of_people
+    ),
+    "Retention": Line(lambda **g: Retention(BUDGET, *DAYS, time="at", noise="gaussian", **g), of_people, typed=False),
     "DebiasedCount": Line(lambda **g: DebiasedCount(BUDGET, ITEMS[g["item_type"]][:4], max_per_item=2, **g)),
     "SelectPartitions": Line(lambda **g: SelectPartitions(BUDGET, strategy="sips", max_items=3, **g)),
     "SelectPartitions, auto": Line(lambda **g: SelectPartitions(BUDGET, **g), decides=True),

@@ -298,7 +298,7 @@ class _ToBatches(beam.DoFn):
             file=metadata.get(b"headcount.file", b"").decode(),
             first_row=None if first is None else int(first),
             user=self._row_schema.user,
-            item=self._row_schema.sources[0],
+            item=(*self._row_schema.sources, "item")[0],
             count=self._row_schema.count or "count",
         )
 

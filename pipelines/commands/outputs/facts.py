@@ -21,6 +21,7 @@ from headcount.pipelines.sinks.output import REPORT
 from headcount.pipelines.sinks.repeated import REPORT_MARK
 
 PURE, APPROXIMATE, ZCDP = "Pure DP", "Approximate DP", "Zero-concentrated DP"  # as the registry calls them
+_OF_PEOPLE = ("funnel", "retention", "activity", "actives")
 _MODELS = {
     "central": "Central",
     "shuffle": "Shuffle",
@@ -33,6 +34,10 @@ _TAKEN_AS_PUBLIC = {
     "buckets": "the number of buckets that items are hashed to: {}",
     "samples": "the number of samples: {}",
     "lo": "the least value: {}",
+    "step": "the conditions of the steps: {}",
+    "bins": "where bins of the number of events begin: {}",
+    "from_": "the first day: {}",
+    "to": "the last day: {}",
     "hi": "the largest value: {}",
     "sum": "the ranges of values that are added up: {}",
     "mean": "the ranges of values of means: {}",
@@ -216,6 +221,10 @@ class Facts:
     def post_processing(self) -> list[str]:
         """What was done to released numbers, at no cost."""
         said = ["Rows are sorted, and rounded where the columns say so."]
+        if self.report["command"] in _OF_PEOPLE:
+            said.append(
+                "Counts below 0 are 0, those of a funnel are the nearest ones that fall, and shares are made of them."
+            )
         if self.parameters.get("calibrate") == "totals" or "assumption" in self.report:
             said.append(sentence(self.report.get("assumption", "counts are scaled by released totals")))
         for left_out in self.report.get("left_out", []):

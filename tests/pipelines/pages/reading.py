@@ -5,6 +5,7 @@ Nothing of the code that makes pages is used here: roundings and derived numbers
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -122,7 +123,7 @@ def _axes() -> set[str]:
 
 def _derived(report: Mapping[str, Any], rows: list[dict[str, Any]]) -> set[str]:
     """What is counted or computed: shown rows, items of little noise or error, items that have no logarithm, a guess's chance,
-    half of the range of the noise, and for estimates a quarter of the interval."""
+    half of the range of the noise, and for estimates a quarter of the interval; of people, who was lost, and their groups."""
     guarantee = report["details"]["guarantee"]
     loss = math.exp(min(guarantee["epsilon"], 100))
     chance = min(1, (loss + guarantee["delta"]) / (1 + loss))
@@ -142,6 +143,14 @@ def _derived(report: Mapping[str, Any], rows: list[dict[str, Any]]) -> set[str]:
             found = found.union(*map(shown, off))
         found.add(f"{sum(each <= 0.1 * row[size] for each, row in zip(off, rows, strict=True)):,}")
         found.add(f"{sum(not (each > 0 and row[size] > 0) for each, row in zip(off, rows, strict=True)):,}")
+    for before, row in itertools.pairwise(rows):
+        if "condition" in row:
+            found |= shown(before["count"] - row["count"]) | shown(1 - (row["share_of_before"] or 0))
+    if any("window" in row for row in rows):  # lines over days, along round numbers
+        found |= {f"{k * times * 10**power:,}" for k in range(8) for times in (1, 2, 5) for power in range(9)}
+    for name in (*report.get("keys", []), "cohort", "day"):
+        values = {row[name] for row in rows if name in row}
+        found |= {str(len(values)), f"{len(values) - 8:,}"}
     for row in (*rows, *report["details"].get("properties", [])):
         found |= shown(1.959963984540054 * row["noise_stddev"]) if "noise_stddev" in row else set()
     return found

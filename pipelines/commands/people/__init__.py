@@ -1,0 +1,1 @@
+"""Questions about people: `headcount funnel`, `activity` and `retention`. Private."""
