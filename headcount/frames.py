@@ -14,12 +14,12 @@ import pyarrow as pa
 from headcount.mechanisms.batches.contributions import Place, contribution_batch
 from headcount.mechanisms.batches.domain import Domain, PartDomain
 from headcount.mechanisms.batches.frames import FRAMES, collected, frame_reader, frame_schema, is_frame, table_of
-from headcount.mechanisms.columns.domain_files import DomainFile
-from headcount.mechanisms.columns.given_domain import GivenDomain
 from headcount.mechanisms.columns.keys import Keys
 from headcount.mechanisms.columns.nested import column_at, found_type, is_list
 from headcount.mechanisms.columns.preparation import Preparation
 from headcount.mechanisms.columns.row_schema import asked, user_keys
+from headcount.mechanisms.domains.domain_files import DomainFile
+from headcount.mechanisms.domains.given_domain import GivenDomain
 from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.sampled.axis import Axis, leaf_column
 from headcount.mechanisms.sampled.leaves import Leaves

@@ -19,10 +19,10 @@ from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.aggregate.metrics import Metrics
 from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES
-from headcount.mechanisms.columns.domain_files import DomainFile
 from headcount.mechanisms.columns.key_column import parse_columns
 from headcount.mechanisms.columns.preparation import PublicTable, public_table
 from headcount.mechanisms.columns.times import UTC
+from headcount.mechanisms.domains.domain_files import DomainFile
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import releases, yaml_parts

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).resolve().parents[1]
-FLOORS = ("accounting", "calibration", "randomness", "batches", "columns", "bounding", "choice", "counting")
+FLOORS = ("accounting", "calibration", "randomness", "batches", "columns", "domains", "bounding", "choice", "counting")
 FAMILIES = {
     "histogram": {"bound_choice", "partitions"},
     "bound_choice": set(),

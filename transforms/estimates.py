@@ -23,8 +23,8 @@ from headcount.mechanisms.bound_choice.clip_choice import ClipBound
 from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.choice.run import encode_table
-from headcount.mechanisms.columns.partly_public import PartlyPublic
 from headcount.mechanisms.counting.released import by_file, empty_counts, sorted_counts
+from headcount.mechanisms.domains.partly_public import PartlyPublic
 from headcount.mechanisms.histogram.estimates import (
     Estimated,
     EstimatesMechanism,

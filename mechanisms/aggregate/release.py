@@ -37,9 +37,9 @@ from headcount.mechanisms.calibration.expected_error import users_needed
 from headcount.mechanisms.calibration.intervals import DEVIATIONS
 from headcount.mechanisms.checks import check_one_of, check_whole
 from headcount.mechanisms.choice.run import choose_of
-from headcount.mechanisms.columns.partly_public import PartlyPublic
 from headcount.mechanisms.counting.evidence import Evidence, Origin
 from headcount.mechanisms.counting.noisy import bounded_users, noisy_counts
+from headcount.mechanisms.domains.partly_public import PartlyPublic
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.account import make_account, zcdp_account
 from headcount.mechanisms.histogram.estimates import NOT_KNOWN, Grouped

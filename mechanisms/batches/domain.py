@@ -194,7 +194,7 @@ class PartDomain:
     """Keys of which some columns are public and the others come from the data, before the types of the columns are known.
 
     It has what a plan needs: how many combinations of the public columns there are, and which columns these are, in words.
-    `columns.partly_public` has the one with names, which takes its place.
+    `domains.partly_public` has the one with names, which takes its place.
     """
 
     type = pa.string()  # keys of several columns are texts

@@ -22,9 +22,8 @@ from headcount.mechanisms.batches.contributions import Place
 from headcount.mechanisms.batches.frames import frame_reader, is_frame, table_of
 from headcount.mechanisms.batches.names import string_buffers
 from headcount.mechanisms.columns.conditions import Condition, parse_condition
-from headcount.mechanisms.columns.domain import Given
-from headcount.mechanisms.columns.domain_files import TRAVELS_BYTES, absolute, read_local, stamp, table_columns
 from headcount.mechanisms.columns.fields import as_int64, as_texts, is_string, is_uuid
+from headcount.mechanisms.columns.public_files import TRAVELS_BYTES, Given, absolute, read_local, stamp, table_columns
 from headcount.mechanisms.columns.times import UTC
 from headcount.mechanisms.errors import InputError, ParameterError
 

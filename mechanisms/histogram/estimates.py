@@ -3,7 +3,7 @@
 A bound throws events away, so that counts of what is left lie below the truth. Here three stages share the work:
 
 1. **Names**: rounds of selection (`partitions`) name the items; with a public domain they are known. Where some key columns
-   are public, the private parts of keys are named, and each is counted with all public parts (`columns.partly_public`).
+   are public, the private parts of keys are named, and each is counted with all public parts (`domains.partly_public`).
 2. **Counts**: each user's counts of named items, cut to c on one item and scaled down to a norm of R, are summed, and every
    named item gets noise. Nothing is hidden any more, so there is no threshold.
 3. **Totals**: items are cut into groups by their noisy counts (`groups`). Each user's totals of the groups, scaled down to a
@@ -41,9 +41,9 @@ from headcount.mechanisms.bounding.steps import Step
 from headcount.mechanisms.calibration.expected_error import correlated, users_needed
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.choice.run import choose_of
-from headcount.mechanisms.columns.partly_public import PartlyPublic
 from headcount.mechanisms.counting.noisy import bounded_users, noisy_counts
 from headcount.mechanisms.counting.released import estimates_batch
+from headcount.mechanisms.domains.partly_public import PartlyPublic
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.fixed import NAME
 from headcount.mechanisms.histogram.groups import calibrate, cut_groups, join_alike, largest_apart

@@ -21,7 +21,7 @@ from headcount.pipelines.sources.domain import domain_of, is_named, partly_note,
 
 if TYPE_CHECKING:
     from headcount.mechanisms.batches.domain import Domain, PartDomain
-    from headcount.mechanisms.columns.domain_files import DomainFile
+    from headcount.mechanisms.domains.domain_files import DomainFile
     from headcount.transforms.aggregate.release import Aggregate
 
 _WHAT = {

@@ -19,7 +19,7 @@ from headcount.pipelines.sources.domain import domain_of, planned_domain
 
 if TYPE_CHECKING:
     from headcount.mechanisms.batches.domain import Domain, PartDomain
-    from headcount.mechanisms.columns.domain_files import DomainFile
+    from headcount.mechanisms.domains.domain_files import DomainFile
     from headcount.transforms.bound_choice import ChooseRow
 
 

@@ -23,7 +23,7 @@ from headcount.pipelines.terminal import one_line
 
 if TYPE_CHECKING:
     from headcount.mechanisms.batches.domain import Domain, PartDomain
-    from headcount.mechanisms.columns.domain_files import DomainFile
+    from headcount.mechanisms.domains.domain_files import DomainFile
     from headcount.transforms.distribution import LearnDistribution
 
 _TYPICAL_USERS = (1000, 10_000, 100_000, 1_000_000)  # that --explain speaks of, and samples of each

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headcount.mechanisms.batches.domain import Domain, PartDomain
-from headcount.mechanisms.columns.domain_files import DomainFile
 from headcount.mechanisms.columns.key_column import parse_columns
-from headcount.mechanisms.columns.key_ranges import parse_range
 from headcount.mechanisms.columns.keys import ITEM, Keys
-from headcount.mechanisms.columns.partly_public import PartlyPublic
+from headcount.mechanisms.domains.domain_files import DomainFile
+from headcount.mechanisms.domains.key_ranges import parse_range
+from headcount.mechanisms.domains.partly_public import PartlyPublic
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines.storage import stores
 

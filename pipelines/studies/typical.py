@@ -16,7 +16,7 @@ from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.domain import Domain, PartDomain, sorted_distinct
 from headcount.mechanisms.choice.run import choose_bound
 from headcount.mechanisms.columns.keys import joined
-from headcount.mechanisms.columns.partly_public import PartlyPublic
+from headcount.mechanisms.domains.partly_public import PartlyPublic
 from headcount.mechanisms.mechanism import Deciding
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.sampled.auto import AutoSampled

@@ -6,9 +6,9 @@ import pickle
 import pytest
 from apache_beam.options.pipeline_options import DirectOptions
 
-from headcount.mechanisms.columns.domain_files import DomainFile
-from headcount.mechanisms.columns.key_ranges import KeyRange
 from headcount.mechanisms.columns.keys import Keys
+from headcount.mechanisms.domains.domain_files import DomainFile
+from headcount.mechanisms.domains.key_ranges import KeyRange
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import KeyEnvironment, KeyFile, write_key_file
 from headcount.pipelines import parser, releases

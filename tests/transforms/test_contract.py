@@ -67,16 +67,9 @@ BUDGET, LESS = Budget(1, 1e-6), Budget(0.5, 1e-6)
 # What says where rows come from and go to, in how many pieces, under which key, and what is read off a released tree: no
 # mechanism has to know it.
 WIRING = {"release", "shards", "output_files", "user", "value", "drop_null", "state", "batch", "salt", "reports"}
-WIRING |= {
-    "quantiles",
-    "ranges",
-    "sample",
-    "max_relative_error",
-    "suppress_below",
-    "time",
-    "max_item_bytes",
-    "time_zone",
-}
+WIRING |= {"quantiles", "ranges", "sample", "max_relative_error", "suppress_below"}
+# Where a transform reads rows itself, the same of how it does.
+READS = {"time", "max_item_bytes", "time_zone", "where", "join", "on"}
 
 
 class Also:
@@ -124,7 +117,9 @@ OVER_VALUES |= {"where": "user = u", "join": Also(BY_USER, on="user")}
 JOINED = ({"join": BY_USER, "on": "user"}, {"on": Also("value", join=BY_VALUE)})
 PROPERTY = ROWS | {"accuracy": 0.2, "max_items": 2, "samples": 10_000, "mode": Also("shape", domain_size=100)}
 OF_PEOPLE = ROWS | {"user": "who", "by": "page", "domain": Also(["a"], by="item"), "noise": "gaussian", "drop_null": True,
-                    "max_item_bytes": 9, "time_zone": "Asia/Tokyo", "item_type": Also(int, by="item")}  # fmt: skip
+                    "max_item_bytes": 9, "time_zone": "Asia/Tokyo", "item_type": Also(int, by="item"),
+                    "where": "user = u", "join": Also(BY_USER, on="user")}  # fmt: skip
+JOINED_PEOPLE = ({"join": BY_USER, "on": "user"}, {"on": Also("item", join={"item": ["i"], "x": ["y"]})})
 PERSON = {"user": "u", "time": "2026-11-01", "item": "i"}
 OF_SHAPE = (
     ({"mode": "shape", "domain_size": 100}, {"domain_size": 200}),
@@ -161,13 +156,13 @@ TABLE = [
     Line(Total, "mechanism", KEY | {"budget": BUDGET},
          ROWS | {"of": "events", "bound": 3, "domain": ["a", "b"], "item_type": int}),
     Line(Funnel, "mechanism", KEY | {"budget": BUDGET, "steps": ["item=i"]},
-         OF_PEOPLE | {"time": "at", "steps": ["item=k"], "within": "7d"}, row=PERSON),
+         OF_PEOPLE | {"time": "at", "steps": ["item=k"], "within": "7d"}, (JOINED_PEOPLE,), row=PERSON),
     Line(Retention, "mechanism", KEY | {"budget": BUDGET, "every": "day", "from_": "2026-11-01", "to": "2026-11-05"},
-         OF_PEOPLE | {"time": "at", "every": "week", "from_": "2026-11-02", "to": "2026-11-09"}, row=PERSON),
+         OF_PEOPLE | {"time": "at", "every": "week", "from_": "2026-11-02", "to": "2026-11-09"}, (JOINED_PEOPLE,), row=PERSON),
     Line(Actives, "mechanism", KEY | {"budget": BUDGET, "from_": "2026-11-01", "to": "2026-11-05"},
-         OF_PEOPLE | {"time": "at", "from_": "2026-11-02", "to": "2026-11-09", "noise": "laplace"}, row=PERSON),
+         OF_PEOPLE | {"time": "at", "from_": "2026-11-02", "to": "2026-11-09", "noise": "laplace"}, (JOINED_PEOPLE,), row=PERSON),
     Line(Activity, "mechanism", KEY | {"budget": BUDGET, "bins": [1, 2]}, OF_PEOPLE | {"count": "times", "bins": [1, 3]},
-         row=PERSON | {"times": 1}),
+         (JOINED_PEOPLE,), row=PERSON | {"times": 1}),
     Line(DebiasedCount, "mechanism", KEY | {"budget": BUDGET, "items": ["a", "b"], "max_per_item": 2},
          ROWS | {"items": ["a", "c"], "max_per_item": 3, "users": 100, "users_share": 0.3, "max_items": 1, "largest_mean": 7.0,
                  "noise": "gaussian", "item_type": Also(int, items=[1, 2])},
@@ -296,8 +291,9 @@ def test_the_table_has_every_parameter_of_every_public_transform():
 def test_every_parameter_is_handed_on(name, made):
     line = LINES[name]
     contract, parameters = Contract(line, made), list(line.cases())
-    read = {"count", "where", "join", "on"} if {"value", "bins"} & {*parameters} else {"where", "join", "on"}
-    wiring = WIRING | read  # a count is a column there; elsewhere it may be a limit
+    read = READS if "budget" in parameters else set()
+    count = {"count"} if {"value", "bins"} & {*parameters} else set()  # a column; elsewhere it may be a limit
+    wiring = WIRING | read | count
     of_mechanism = [parameter for parameter in parameters if parameter not in wiring]
     assert [parameter for parameter in of_mechanism if not contract.mechanism_has(parameter)] == []
     wired = [*(parameter for parameter in parameters if parameter in wiring), of_mechanism[0]]

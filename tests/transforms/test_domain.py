@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headcount.mechanisms.batches import domain as batches_domain
-from headcount.mechanisms.columns import domain_files
+from headcount.mechanisms.domains import domain_files
 from headcount.transforms import Budget, Contributions, DomainFile, Histogram
 
 SCHEMA = pa.schema([("user", pa.string()), ("country", pa.string()), ("age", pa.int64())])

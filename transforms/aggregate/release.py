@@ -31,8 +31,8 @@ from headcount.mechanisms.bound_choice.clip_choice import ClipBound
 from headcount.mechanisms.choice.run import encode_table
 from headcount.mechanisms.columns.flags import carried_text
 from headcount.mechanisms.columns.keys import ITEM, Keys
-from headcount.mechanisms.columns.partly_public import PartlyPublic
 from headcount.mechanisms.counting.released import by_file, sorted_counts
+from headcount.mechanisms.domains.partly_public import PartlyPublic
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.estimates import Grouped
 from headcount.mechanisms.histogram.stages import NamesPlan

@@ -11,7 +11,7 @@ from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
 from headcount.mechanisms.batches.domain import Domain, PartDomain, only_domain
-from headcount.mechanisms.columns import domain_files
+from headcount.mechanisms.domains import domain_files
 
 
 def read_file(path: str) -> bytes:

@@ -6,8 +6,8 @@ import dataclasses
 from typing import Any
 
 from headcount.mechanisms.batches.domain import Domain, PartDomain
-from headcount.mechanisms.columns.given_domain import GivenDomain
 from headcount.mechanisms.columns.keys import Keys
+from headcount.mechanisms.domains.given_domain import GivenDomain
 
 
 @dataclasses.dataclass(frozen=True)

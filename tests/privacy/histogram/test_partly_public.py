@@ -22,7 +22,7 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate.release import aggregate
 from headcount.mechanisms.batches.distinct import distinct
 from headcount.mechanisms.batches.shards import MOST_COUNT, Shard
-from headcount.mechanisms.columns.partly_public import PartlyPublic
+from headcount.mechanisms.domains.partly_public import PartlyPublic
 from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.histogram import estimates as module
 from headcount.mechanisms.histogram.estimates import EstimatesMechanism

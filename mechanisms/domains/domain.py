@@ -21,6 +21,7 @@ from headcount.mechanisms.batches.python_values import column_of
 from headcount.mechanisms.columns.fields import Field, as_int64, as_texts, is_string, is_uuid
 from headcount.mechanisms.columns.key_column import INT
 from headcount.mechanisms.columns.keys import Keys
+from headcount.mechanisms.columns.public_files import Given
 from headcount.mechanisms.columns.times import UTC, floored, is_time, seconds_of
 from headcount.mechanisms.errors import InputError, ParameterError
 
@@ -29,20 +30,6 @@ MOST_KEYS = 10_000_000
 _DAY = 86_400
 _WHOLE = r"^(0|-?[1-9][0-9]{0,19})$"  # one spelling for each number
 _UUID = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
-
-
-@dataclasses.dataclass(frozen=True)
-class Given:
-    """Where keys come from, for messages: what it is called, what a row of it is called, and the parameter that gave it."""
-
-    where: str = "the domain"
-    row: str = "key"
-    parameter: str = "domain"
-
-    def error(self, problem: str, row: int | None = None) -> ParameterError:
-        """An error about all of it, or about a row."""
-        told = "" if row is None else f": {self.row} {row + 1}"
-        return ParameterError(f"{self.where}{told} {problem}", self.parameter)
 
 
 @dataclasses.dataclass(frozen=True)

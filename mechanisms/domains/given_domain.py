@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from headcount.mechanisms.batches.domain import Domain, PartDomain, UnnamedDomain, arrow_type
 from headcount.mechanisms.batches.frames import frame_reader, is_frame
-from headcount.mechanisms.columns.domain import Given, KeyList, array_of, of_list
-from headcount.mechanisms.columns.domain_files import DomainFile
 from headcount.mechanisms.columns.keys import ITEM, Keys
+from headcount.mechanisms.domains.domain import Given, KeyList, array_of, of_list
+from headcount.mechanisms.domains.domain_files import DomainFile
 from headcount.mechanisms.errors import ParameterError
 
 _GIVEN = Given()

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.columns.domain import MOST_KEYS
 from headcount.mechanisms.columns.fields import Field
+from headcount.mechanisms.domains.domain import MOST_KEYS
 from headcount.mechanisms.errors import ParameterError
 
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")

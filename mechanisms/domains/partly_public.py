@@ -28,8 +28,8 @@ from headcount.mechanisms.batches.distinct import distinct
 from headcount.mechanisms.batches.domain import Held, PartDomain, domain_digest, sorted_distinct
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.shards import Shard, consolidate
-from headcount.mechanisms.columns.domain import MOST_KEYS, Given, KeyList, values_of_product
 from headcount.mechanisms.columns.keys import JOINT, Keys, joined
+from headcount.mechanisms.domains.domain import MOST_KEYS, Given, KeyList, values_of_product
 from headcount.mechanisms.errors import InputError
 
 #: Combinations of the public columns, each of which is counted for every named part.

@@ -5,12 +5,8 @@ A small one travels with the job. A large one stays where it is: workers read it
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import hashlib
-import io
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -20,21 +16,22 @@ import pyarrow.compute as pc
 from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES
 from headcount.mechanisms.batches.domain import Domain, PartDomain, StoredDomain, UnnamedDomain
 from headcount.mechanisms.batches.names import Names
-from headcount.mechanisms.columns.domain import Given, KeyList, array_of, in_order, names_of, names_of_product
-from headcount.mechanisms.columns.key_ranges import KeyRange, parse_range, range_of
 from headcount.mechanisms.columns.keys import ITEM, Keys
-from headcount.mechanisms.columns.partly_public import PartlyPublic, check_combinations, partly_public
+from headcount.mechanisms.columns.public_files import (
+    TRAVELS_BYTES,
+    Given,
+    absolute,
+    read_local,
+    stamp,
+    table_columns,
+    utf8,
+)
+from headcount.mechanisms.domains.domain import KeyList, array_of, in_order, names_of, names_of_product
+from headcount.mechanisms.domains.key_ranges import KeyRange, parse_range, range_of
+from headcount.mechanisms.domains.partly_public import PartlyPublic, check_combinations, partly_public
 from headcount.mechanisms.errors import InputError, ParameterError
 
 _Source: TypeAlias = str | KeyRange | KeyList  # of one column: a file, a range, or the values themselves
-
-TRAVELS_BYTES = 1 << 20  # names up to this size are part of the job; more are read by the workers
-
-
-def read_local(path: str) -> bytes:
-    """The content of a file of this machine."""
-    with open(path, "rb") as file:
-        return file.read()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,16 +186,6 @@ def _list_of(name: str, source: str | KeyList, content: bytes) -> KeyList:
     return source if isinstance(source, KeyList) else _key_list(source, content, [name])
 
 
-def absolute(source: Any) -> Any:
-    """A path that also holds for a worker, which has another working directory; what is no path is as it is."""
-    return os.path.abspath(source) if isinstance(source, str) and "://" not in source else source
-
-
-def stamp(content: bytes) -> str:
-    """What tells the bytes of a file from others."""
-    return hashlib.blake2b(content, digest_size=32).hexdigest()
-
-
 def _given(path: str) -> Given:
     return Given(f"domain {path!r}", "row" if path.endswith((".csv", ".parquet")) else "line")
 
@@ -218,18 +205,9 @@ def _key_list(path: str, content: bytes, wanted: Sequence[str] | None) -> KeyLis
     return KeyList({ITEM if wanted is None else wanted[0]: _lines(content, given)}, given)
 
 
-def table_columns(path: str, content: bytes, wanted: Sequence[str] | None, given: Given) -> dict[str, pa.Array] | None:
-    """The columns of a Parquet file, or the texts of a CSV file, that are wanted; None if a file is neither by its name."""
-    if len(content) >> 31:
-        raise given.error("has more than 2 GB: shorten it")
-    if path.endswith(".parquet"):
-        return _parquet(content, wanted, given)
-    return _csv(content, wanted, given) if path.endswith(".csv") else None
-
-
 def _lines(content: bytes, given: Given) -> pa.Array:
     """The lines of a text file, none of which is empty."""
-    text = _utf8(content, given).replace(b"\r\n", b"\n").removesuffix(b"\n")
+    text = utf8(content, given).replace(b"\r\n", b"\n").removesuffix(b"\n")
     if not text:
         raise given.error("is empty: give one item per line")
     lines = pc.split_pattern(pa.array([text], pa.binary()).cast(pa.string()), "\n").values
@@ -237,64 +215,3 @@ def _lines(content: bytes, given: Given) -> pa.Array:
     if empty >= 0:
         raise given.error("is empty", empty)
     return lines
-
-
-def _csv(content: bytes, wanted: Sequence[str] | None, given: Given) -> dict[str, pa.Array]:
-    from pyarrow import csv as arrow_csv
-
-    text = _utf8(content, given)
-    header = next(csv.reader(io.StringIO(text[: 1 << 20].decode("utf-8", "ignore"), newline="")), None)
-    names = _present(header or [], wanted, given)
-    try:
-        table = arrow_csv.read_csv(
-            pa.py_buffer(text),
-            arrow_csv.ReadOptions(use_threads=False),  # threads would lose row numbers
-            arrow_csv.ParseOptions(newlines_in_values=True),
-            arrow_csv.ConvertOptions(
-                include_columns=names,
-                column_types=dict.fromkeys(names, pa.string()),
-                null_values=[""],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-            ),
-        )
-    except pa.ArrowInvalid as error:
-        ragged = re.match(r"CSV parse error: Row #(\d+): Expected (\d+) columns, got (\d+):", str(error))
-        if ragged:
-            row, width, found = map(int, ragged.groups())
-            raise given.error(f"has {found} fields, but the header has {width}", row - 2) from None
-        raise given.error("is no CSV file") from None
-    return {name: table.column(name).combine_chunks() for name in names}
-
-
-def _parquet(content: bytes, wanted: Sequence[str] | None, given: Given) -> dict[str, pa.Array]:
-    from pyarrow import parquet
-
-    try:
-        file = parquet.ParquetFile(pa.BufferReader(content))
-        names = _present(file.schema_arrow.names, wanted, given)
-        table = file.read(columns=names)
-        return {name: table.column(name).combine_chunks() for name in names}
-    except (pa.ArrowInvalid, OSError):
-        raise given.error("is no Parquet file, or damaged") from None
-
-
-def _present(found: Sequence[str], wanted: Sequence[str] | None, given: Given) -> list[str]:
-    """The columns to read, all of which must be there, once."""
-    for name in found if wanted is None else wanted:
-        if found.count(name) != 1:
-            problem = "has no column" if name not in found else "has more than one column"
-            hint = "; a list without a header is a text file, such as .txt" if len(found) == 1 else ""
-            raise given.error(f"{problem} {name!r}{hint}")
-    if not found:
-        raise given.error("is empty: the first row of a .csv file names its columns")
-    return list(found if wanted is None else wanted)
-
-
-def _utf8(content: bytes, given: Given) -> bytes:
-    content = content.removeprefix(b"\xef\xbb\xbf")
-    try:
-        pa.array([content], pa.binary()).cast(pa.string())
-    except pa.ArrowInvalid:
-        raise given.error("is not a text file in UTF-8") from None
-    return content
