@@ -16,9 +16,9 @@ from headcount.mechanisms.batches import domain as batches_domain
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.domain import Domain, StoredDomain, in_shard, only_domain, public_domain
 from headcount.mechanisms.batches.names import hash64, shard_of
-from headcount.mechanisms.domains import domain_files
 from headcount.mechanisms.columns.key_column import parse_columns
 from headcount.mechanisms.columns.keys import Keys, resolve
+from headcount.mechanisms.domains import domain_files
 from headcount.mechanisms.domains.domain_files import DomainFile
 from headcount.mechanisms.domains.given_domain import GivenDomain
 from headcount.mechanisms.errors import InputError, ParameterError

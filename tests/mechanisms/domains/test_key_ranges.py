@@ -4,11 +4,11 @@ import datetime
 
 import pyarrow as pa
 import pytest
-from tests.mechanisms.domains.test_domain import keys_of
 
 from headcount.mechanisms.domains.domain_files import DomainFile
 from headcount.mechanisms.domains.key_ranges import KeyRange, parse_range, range_of
 from headcount.mechanisms.errors import ParameterError
+from tests.mechanisms.domains.test_domain import keys_of
 
 TIMES, DATES = pa.timestamp("us", "UTC"), pa.date32()
 

@@ -5,20 +5,20 @@ import pickle
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.mechanisms.domains.test_domain import keys_of
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.aggregate.release import aggregate
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.domain import PartDomain, only_domain
 from headcount.mechanisms.batches.shards import one_shard
-from headcount.mechanisms.domains import partly_public as module
 from headcount.mechanisms.distribution.learn import learn_distribution
+from headcount.mechanisms.domains import partly_public as module
 from headcount.mechanisms.domains.domain_files import DomainFile
 from headcount.mechanisms.domains.partly_public import PartlyPublic
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.histogram.factory import histogram
 from headcount.mechanisms.histogram.total import total
+from tests.mechanisms.domains.test_domain import keys_of
 
 KEYS = keys_of(("page", pa.string()), ("at:day", pa.timestamp("s")), ("tag", pa.string()), ("n", pa.int64()))
 PAGES, TAGS = ["a", "\x1f", "\x1b2", ""], ["x", "\x1f\x1b"]
