@@ -56,6 +56,8 @@ def _released(command: JobCommand[Any], args: argparse.Namespace, data: Any) -> 
         if hasattr(args, "by"):
             events = frames.people(data, args)
         else:
+            if command.name != "total":
+                options.require(args, "--item")
             events = frames.every_row(data, args) if args.item is None else frames.counted(data, args)
         item_type = str if events.keys is None else events.keys.item_type
         if getattr(args, "domain", None) is not None:

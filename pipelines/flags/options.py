@@ -104,8 +104,6 @@ def settle_levels(args: argparse.Namespace) -> None:
     if args.levels is None:
         if getattr(args, "home", False):
             raise ParameterError("--home says where a user counts in levels: give --levels, or leave --home out")
-        if args.item is None and not args.explain:
-            require(args, "--item")
         return
     columns = [column for each in args.levels for column in split_columns(each)]
     if args.item not in (None, columns):

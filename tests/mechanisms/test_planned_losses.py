@@ -51,7 +51,9 @@ from headcount.mechanisms import (
 from headcount.mechanisms.accounting.pld_sums import losses_delta, losses_epsilon
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bound_choice.by_name.standalone import standalone_choice
+from headcount.mechanisms.columns.keys import JOINT
 from headcount.mechanisms.columns.value_ranges import ValueRange, value_columns
+from headcount.mechanisms.levels.release import in_levels
 from headcount.mechanisms.partitions.rounds import STRATEGIES
 from headcount.mechanisms.shape.answered import AnsweredShape
 from headcount.mechanisms.shape.properties import ShapeProperties
@@ -86,6 +88,9 @@ def deciding(relation: Relation) -> dict[str, Any]:
         "one stage, users of a domain": private_histogram(
             BUDGET, domain=ITEMS, noise="gaussian", relation=relation, **ONE_STAGE | {"of": "users"}
         ),
+        "levels of users": in_levels(BUDGET, depth=3, relation=relation),
+        "levels of events": in_levels(BUDGET, depth=2, of="events", relation=relation),
+        "levels at home": in_levels(BUDGET, depth=2, home=True, relation=relation),
         "total": total(Budget(1), relation=relation),
         "aggregate": private_aggregate(BUDGET, ["users", "events"], relation=relation),
         "aggregate in ranges": private_aggregate(BUDGET, ["sum:price:auto"], relation=relation),
@@ -150,12 +155,17 @@ def others(relation: Relation) -> dict[str, Any]:
     }
 
 
-def rows(values: tuple[ValueRange, ...] = ()) -> list[pa.RecordBatch]:
+def rows(values: tuple[ValueRange, ...] = (), depth: int = 1) -> list[pa.RecordBatch]:
+    """The same rows for all, with keys of so many columns."""
     random = np.random.default_rng(4)
     item = (random.pareto(1, 4000) * 2).astype(int) % 40
     users = [f"u{u}" for u in random.integers(0, 400, 4000)]
     price = value_columns(values, {"price": pa.array(random.gamma(2, 10, 4000))})
-    return [contribution_batch(pa.array(users), pa.array([f"i{i}" for i in item]), values=price)]
+    return [
+        contribution_batch(
+            pa.array(users), pa.array([JOINT.join(["in"] * (depth - 1) + [f"i{i}"]) for i in item]), values=price
+        )
+    ]
 
 
 def check_losses(guarantee: Guarantee) -> None:
@@ -168,7 +178,10 @@ def check_losses(guarantee: Guarantee) -> None:
 @pytest.mark.parametrize("relation", list(Relation))
 def test_what_is_planned_covers_what_is_decided(relation):
     for name, made in deciding(relation).items():
-        planned, batches = made.guarantee(), rows(made.metrics.values if hasattr(made, "metrics") else ())
+        planned, batches = (
+            made.guarantee(),
+            rows(made.metrics.values if hasattr(made, "metrics") else (), getattr(made, "depth", 1)),
+        )
         for seed in range(2):
             _, decision = made.run_decided(batches, Release(ephemeral_key(), str(seed)))
             decided = planned if decision is None else getattr(decision, "guarantee", planned)

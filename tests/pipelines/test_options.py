@@ -76,7 +76,7 @@ def test_every_flag():
         **{"overwrite": True, "output_files": 3, "key_env": "KEY", "key_file": None, "release_id": "r"},
         **{"key_secret": None, "objective": "items", "bound_method": "em", "bound_share": 0.2},
         **{"bound_from": None},  # a file, which is read
-        **{"of": "users", "method": "one-stage", "calibrate": "none"},
+        **{"of": "users", "method": "one-stage", "calibrate": "none", "levels": None, "home": False},
         **{
             "shards": 7,
             "memory_limit": 2 << 30,

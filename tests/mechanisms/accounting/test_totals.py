@@ -239,7 +239,7 @@ def test_a_thousand_releases_take_seconds():
 
 
 def test_adaptive_totals_are_of_what_was_spent():
-    made = private_histogram(Budget(1, 1e-8), of="events")  # which takes one of two ways, by a private choice
+    made = private_histogram(Budget(1, 1e-8))  # which takes one of two ways, by a private choice
     planned = made.guarantee()
     plans = [made.stages.plan(*end) for end in made.stages.ends()]
     by_noise = {plan.counts is not None: plan.guarantee for plan in plans}

@@ -94,7 +94,7 @@ def test_rho_up_to_an_order_counts_up_to_that_order():
 
 def test_names_by_law_count_by_what_was_spent():
     """52 releases: 7.9 on the Gaussian way, where what may be chosen counts 47, and the promises 63."""
-    made = private_histogram(Budget(1, 1e-8), of="events")
+    made = private_histogram(Budget(1, 1e-8))
     plans = [made.stages.plan(*end).guarantee for end in made.stages.ends()]
     by_curve = next(plan for plan in plans if math.isfinite(plan.spent_order))
     assert 7.5 < total_epsilon([by_curve] * 52, 1e-6, adaptive=True) < 8.2

@@ -61,7 +61,11 @@ MODULES = {
 
 # Others: a draw that all items share is in the key of their noise (`histogram/test_shared_noise`), and who is asked is drawn
 # without any data.
-OTHERS = {"headcount.mechanisms.counting.noisy", "headcount.mechanisms.sampled.papers.cohorts"}
+OTHERS = {
+    "headcount.mechanisms.counting.noisy",
+    "headcount.mechanisms.people.table",
+    "headcount.mechanisms.sampled.papers.cohorts",
+}
 
 # (module whose lanes are looked at, mechanism)
 DECIDING: dict[str, tuple[str, Callable[[], Any]]] = {

@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from headcount.mechanisms.batches import decimals
 from headcount.mechanisms.batches.frames import table_of
-from headcount.mechanisms.columns import decimals, fields
+from headcount.mechanisms.columns import fields
 from headcount.mechanisms.columns.row_schema import asked
 from headcount.mechanisms.errors import InputError
 
