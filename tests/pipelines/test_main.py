@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 
@@ -142,7 +143,7 @@ def test_the_questions_name_commands_and_the_groups_name_each_of_them_once():
 )
 def test_the_command_of_a_question_needs_no_more_than_the_page_says(run, command):
     """That is input, user, a promise and output: the plan is made without the data."""
-    status, _, err = run(*command.split(), "--epsilon", "1", "--delta", "1e-8", "--explain")
+    status, _, err = run(*shlex.split(command), "--epsilon", "1", "--delta", "1e-8", "--explain")
     assert (status, err) == (0, [])
 
 

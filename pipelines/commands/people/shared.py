@@ -22,7 +22,7 @@ _MOST_TABLES = 12  # of values of --by that a terminal shows
 
 def check(args: argparse.Namespace) -> None:
     """Refuse parameters that do not go together, by the names of their flags."""
-    options.require(args, "--epsilon", "--user")
+    options.require(args, "--epsilon")
     if args.domain is not None and args.by is None:
         raise ParameterError("--domain has the values of --by: give that, too, or leave out --domain")
     if args.by is not None and args.domain is None:
