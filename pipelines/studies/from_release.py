@@ -136,6 +136,11 @@ def read_release(report: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -
             "--like must be a release of items that come from the data: of this one some key columns are public, with all of "
             "their values for every key; state what you assume by --users, --events-per-user, --items and --skew"
         )
+    if given.get("levels"):
+        raise InputError(
+            "--like must be a release of items, got one of a key in levels: release its whole key by --item, or state what you "
+            "assume by --users, --events-per-user, --items and --skew"
+        )
     for name in _LEFT_OUT:
         if given.get(name) is not None:
             raise InputError(

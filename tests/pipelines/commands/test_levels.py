@@ -53,6 +53,8 @@ def test_a_release_in_levels_adds_up_and_says_what_it_is(log, tmp_path, capsys):
     assert page.count("<details open><summary>") == 1 and "(other)" in page and "<script" not in page
     assert main(["show", str(tmp_path / "out")]) == 0
     assert "(all)" in capsys.readouterr().out
+    assert main(["forecast", "--like", str(tmp_path / "out"), "--epsilon", "1"]) == 2
+    assert "got one of a key in levels" in capsys.readouterr().err
     again = ["--input", str(log / "log.parquet"), "--key-file", str(log / "key")]
     assert main(["verify", str(tmp_path / "out"), *again]) == 0
 
