@@ -61,6 +61,7 @@ def estimated(
     known, public = None, None
     if not isinstance(domain, Domain):
         partly = domain if isinstance(domain, PartlyPublic) else None
+        release = release if partly is None else partly.own_release(release)
         choose_names = Choose(stages.names_choice, release, shards, ChosenStrategy, keep=partly is None)
         if partly is None:
             chosen = users | "ChooseNames" >> choose_names

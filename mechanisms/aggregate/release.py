@@ -170,6 +170,7 @@ class AggregateMechanism:
             partly, pairs = self.domain if isinstance(self.domain, PartlyPublic) else None, _pairs(shard)
             pairs = pairs if partly is None or pairs is None else partly.projected(pairs)
             pairs = pairs if not self.levels or pairs is None else user_nodes(pairs, self.levels)
+            release = release if partly is None else partly.own_release(release)
             names = stages.shared.names_plan(choose_of(pairs, stages.names_choice, release, f"{label}/ChooseNames"))
             items = named_in_rounds(pairs, names.rounds, release, f"{label}/NamedItems", self.item_type)
             items = items if partly is None else partly.complete(items)

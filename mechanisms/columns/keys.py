@@ -20,6 +20,7 @@ from headcount.mechanisms.batches.names import Names, string_buffers
 from headcount.mechanisms.columns.fields import Field, field_of
 from headcount.mechanisms.columns.key_column import KeyColumn, check_distinct
 from headcount.mechanisms.columns.times import UTC
+from headcount.mechanisms.errors import InputError
 
 ITEM = "item"  # what the key is called where no column names it
 
@@ -117,6 +118,10 @@ def first_columns(names: Names, number: int, of: int) -> Names:
     if number == of:
         return names
     parts = pc.split_pattern(names, JOINT).flatten()
+    if len(parts) != len(names) * of:
+        raise InputError(
+            f"keys in levels have {of} columns, but some items are other names: make them with Contributions"
+        )
     columns = [parts.take(pa.array(np.arange(len(names)) * of + place)) for place in range(number)]
     return columns[0] if number == 1 else pc.binary_join_element_wise(*columns, JOINT)
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES, Place, contribution_batch
 from headcount.mechanisms.columns.conditions import Condition, parse_condition
-from headcount.mechanisms.columns.fields import field_of
+from headcount.mechanisms.columns.fields import field_of, is_string
 from headcount.mechanisms.columns.key_column import KeyColumn, parse_columns
 from headcount.mechanisms.columns.keys import Keys
 from headcount.mechanisms.columns.preparation import Preparation
@@ -121,6 +121,12 @@ class PersonRows(RowSchema):
         assert self.at is not None
         if isinstance(column, pa.DictionaryArray):
             column = column.dictionary_decode()
+        if not pa.types.is_null(
+            column.type
+        ):  # batches may differ, and what holds no times is refused without a value of it
+            field_of(KeyColumn(self.at, "day"), column.type, f"{place.file}: " if place.file else "", self.time_zone)
+        if is_string(column.type) or pa.types.is_null(column.type):
+            column = column.cast(pa.string())
         if self.unit is None:
             return microseconds(column, self.at, place)
         return floored(column, self.unit, self.time_zone, self.at, place)

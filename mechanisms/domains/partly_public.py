@@ -31,6 +31,7 @@ from headcount.mechanisms.batches.shards import Shard, consolidate
 from headcount.mechanisms.columns.keys import JOINT, Keys, joined
 from headcount.mechanisms.domains.domain import MOST_KEYS, Given, KeyList, values_of_product
 from headcount.mechanisms.errors import InputError
+from headcount.mechanisms.randomness.keys import Release
 
 #: Combinations of the public columns, each of which is counted for every named part.
 MOST_COMBINATIONS = 100_000
@@ -63,6 +64,10 @@ class PartlyPublic(PartDomain):
         """What stands for the public parts in a report: another list, or other columns, have another."""
         where = f"{self._columns} {self._at} {domain_digest(self._parts)}"
         return hashlib.blake2b(where.encode(), digest_size=32).hexdigest()
+
+    def own_release(self, release: Release) -> Release:
+        """That of all draws on these keys, which depend on the public parts: these say which rows count."""
+        return release.of_part(self.digest)
 
     def holds(self, items: Names) -> pa.BooleanArray:
         """Whether the public part of each of the items is one of the combinations."""

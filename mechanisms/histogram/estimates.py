@@ -175,6 +175,7 @@ class EstimatesMechanism:
         if items is None:
             partly = self.domain if isinstance(self.domain, PartlyPublic) else None
             parts = shard if partly is None or shard is None else partly.projected(shard)
+            release = release if partly is None else partly.own_release(release)
             names = stages.names_plan(choose_of(parts, stages.names_choice, release, f"{label}/ChooseNames"))
             counts = counts_in_rounds(parts, names.rounds, release, f"{label}/NamedItems", self.item_type)
             items = counts.column("item") if partly is None else partly.complete(counts.column("item"))

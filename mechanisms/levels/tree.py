@@ -212,4 +212,5 @@ def _summed(shard: Shard, cells: np.ndarray, names: Names, once: bool, weights: 
     for (key, counted), starts, of_user in zip(found, first, number, strict=True):
         to = np.arange(len(key)) + np.repeat(starts - (np.cumsum(of_user) - of_user), of_user)
         cell[to], count[to] = key & ((1 << bits) - 1), counted
+    count = np.minimum(count, MOST_COUNT)  # before the weights too, so that no product leaves 64 bits
     return Shard(shard.users, names, offsets, cell, np.minimum(count * weights[cell], MOST_COUNT))

@@ -91,16 +91,22 @@ class PeopleMechanism:
         else:
             assert self.naming is not None
             held = None if records is None else records.by
-            public = named_in_rounds(held, self.naming.rounds, release, f"{label}/NamedItems", self.item_type)
+            own = self.names_release(release)
+            public = named_in_rounds(held, self.naming.rounds, own, f"{label}/NamedItems", self.item_type)
         counted = None if records is None else self.counted(records, public)
         bounded = bounded_users(counted, self.table.steps, release, f"{label}/Bounded")
         held_batches = [batch for batch in bounded if batch.num_rows]
         chunks = [chunk for batch in held_batches for _, chunk in sum_items(batch, 1)]
         return self.released(chunks, map(Origin.of, held_batches), public, release, f"{label}/NoisyCells")
 
+    def names_release(self, release: Release) -> Release:
+        """That of the names, which depend on the question: another one has users with other values of `by`."""
+        return release.of_part(repr(self.question))
+
     def recorded(self, shard: ValueShard) -> Records:
         """The records of the users of a shard, whose rows carry what the question needs."""
-        if len(shard.values) != self.question.values:
+        others = not self.by and set(shard.pairs.items.to_pylist()) - set(EVERYBODY)
+        if len(shard.values) != self.question.values or others:
             raise InputError(
                 f"{self.name} makes its own contributions, which carry times and steps: give it the rows, and leave out "
                 "Contributions"

@@ -256,4 +256,12 @@ class Release:
         """
         if not reading or getattr(self.key_source, "derived", False):
             return self
-        return Release(RowsKey(self.key_source, reading), self.id)
+        return self.of_part(reading)
+
+    def of_part(self, what: str) -> Release:
+        """The same release, with a key for what it draws that depends on this public text, too.
+
+        For draws whose other parameters do not tell what their rows were made of. Two such texts under one id would else repeat
+        a draw if and only if no row makes a difference.
+        """
+        return Release(RowsKey(self.key_source, what), self.id)

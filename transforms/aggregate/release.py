@@ -166,6 +166,7 @@ def aggregated(
     domain = mechanism.domain
     if not isinstance(domain, Domain):
         partly = domain if isinstance(domain, PartlyPublic) else None
+        release = release if partly is None else partly.own_release(release)
         parts = packed if partly is None else packed | "PartsOfKeys" >> PartsOfKeys(partly)
         if mechanism.levels:
             parts = packed | "Nodes" >> beam.ParDo(_Nodes(mechanism.levels)).with_output_types(tuple[int, bytes])

@@ -89,7 +89,7 @@ class Funnel(PeopleTransform):
             drop_null=drop_null,
             max_item_bytes=max_item_bytes,
             time_zone=time_zone,
-            prepare=preparation(where, join, on),
+            prepare=preparation(where, join, on, time_zone=time_zone),
         )
         super().__init__(made, rows, release=release, shards=shards, output_files=output_files, items=items)
 
@@ -147,7 +147,7 @@ class Activity(PeopleTransform):
             drop_null=drop_null,
             max_item_bytes=max_item_bytes,
             time_zone=time_zone,
-            prepare=preparation(where, join, on),
+            prepare=preparation(where, join, on, time_zone=time_zone),
         )
         super().__init__(made, rows, release=release, shards=shards, output_files=output_files, items=items)
 
@@ -211,7 +211,7 @@ class Retention(PeopleTransform):
             drop_null=drop_null,
             max_item_bytes=max_item_bytes,
             time_zone=time_zone,
-            prepare=preparation(where, join, on),
+            prepare=preparation(where, join, on, time_zone=time_zone),
         )
         super().__init__(made, rows, release=release, shards=shards, output_files=output_files, items=items)
 
@@ -273,6 +273,6 @@ class Actives(PeopleTransform):
             drop_null=drop_null,
             max_item_bytes=max_item_bytes,
             time_zone=time_zone,
-            prepare=preparation(where, join, on),
+            prepare=preparation(where, join, on, time_zone=time_zone),
         )
         super().__init__(made, rows, release=release, shards=shards, output_files=output_files, items=items)

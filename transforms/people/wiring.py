@@ -79,9 +79,6 @@ class PeopleTransform(PrivateTransform):
             return self._of(rows.element_type)._expand(rows)
         return self._of(self._people.contributed(rows))._expand(rows | "Contributions" >> self._people)
 
-    def _reading(self, rows: beam.PCollection) -> str:
-        return self._people.reading
-
     def _of(self, batches: type[ContributionBatch]) -> Self:
         return super()._of(batches) if self.mechanism.by else self
 
@@ -98,7 +95,8 @@ class PeopleTransform(PrivateTransform):
             public = m.domain
         else:
             assert m.naming is not None
-            named = records | "NamedItems" >> NamedItems(m.naming.rounds, release, self._shards, m.item_type)
+            own = m.names_release(release)
+            named = records | "NamedItems" >> NamedItems(m.naming.rounds, own, self._shards, m.item_type)
             public = beam.pvalue.AsList(named)  # (0, named values), beyond a barrier
         bounded = records | "Bounded" >> beam.ParDo(
             _Bound(m, release, f"{label}/Bounded", self._shards), public

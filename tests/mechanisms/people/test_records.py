@@ -14,6 +14,7 @@ import headcount
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import Place, contribution_batch
+from headcount.mechanisms.batches.value_rows import one_value_shard
 from headcount.mechanisms.columns.conditions import parse_condition
 from headcount.mechanisms.columns.person_rows import asked_of_people
 from headcount.mechanisms.errors import InputError, ParameterError
@@ -135,7 +136,7 @@ def test_retention_is_the_first_period_and_all_later_ones(seed, every):
 def test_actives_are_those_of_sql_at_a_huge_epsilon():
     table = log(7, users=100, rows=500, minutes=90_000)
     found = headcount.actives(
-        table, user="user", time="at", from_="2026-10-20", to="2026-11-30", epsilon=900, delta=1e-6, noise="laplace"
+        table, user="user", time="at", from_="2026-10-20", to="2026-11-30", epsilon=20_000, delta=1e-6, noise="laplace"
     ).table
     sql = """
         with days as (select unnest(generate_series(date '2026-10-20', date '2026-11-30', interval 1 day))::date d),
@@ -249,3 +250,20 @@ def test_noise_that_is_taken_by_itself_is_that_which_is_asked_for_by_name():
         made = retention(Budget(1.0, 1e-6), "day", "2026-11-01", "2026-11-04", **asked)
         kind = made.table.plans[0].kind
         assert made == retention(Budget(1.0, 1e-6), "day", "2026-11-01", "2026-11-04", noise=kind, **asked)
+
+
+def test_times_of_any_text_are_read_and_other_types_are_refused_without_a_value():
+    days = ["2026-11-02", "2026-11-02", "2026-11-03"]
+    asked = {"user": "u", "time": "t", "from_": "2026-11-01", "to": "2026-11-05", "epsilon": 1}
+    for kind in (pa.string(), pa.large_string(), pa.string_view()):
+        made = headcount.actives(pa.table({"u": ["a", "b", "c"], "t": pa.array(days, kind)}), **asked)
+        assert made.table.num_rows > 0
+    with pytest.raises(InputError) as refused:
+        headcount.actives(pa.table({"u": ["a"], "t": pa.array([1762000000.5])}), **asked)
+    assert "1762000000" not in str(refused.value)
+
+
+def test_contributions_of_others_are_refused_where_people_are_not_told_apart():
+    shard = one_value_shard([contribution_batch(pa.array(["a", "b"]), pa.array(["x", "y"]))])
+    with pytest.raises(InputError, match="leave out Contributions"):
+        activity(Budget(1), [1, 2]).recorded(shard)
