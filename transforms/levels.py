@@ -45,13 +45,13 @@ def levelled(
         rows = rows | "Home" >> beam.ParDo(_Home(release, f"{full_label(contributions)}/Home", keep)).with_output_types(
             tuple[int, bytes]
         )
-    nodes = rows | "Nodes" >> beam.ParDo(_Changed(_nodes, keep), mechanism.depth).with_output_types(tuple[int, bytes])
+    nodes = rows | "Nodes" >> beam.ParDo(_Changed(user_nodes, keep), mechanism.depth).with_output_types(tuple[int, bytes])
     chosen = nodes | "ChooseNames" >> Choose(stages.names_choice, release, shards, ChosenStrategy)
     names = chosen.chosen | "NamesPlan" >> beam.Map(stages.names_plan).with_output_types(NamesPlan)
     known_names = beside(names, "NamesBeside")
     named = nodes | "NamedItems" >> NamedItems(
-        known_names, release, shards, str, most_rounds=tuning.ROUNDS_OF_HISTOGRAM, with_sums=True
-    )  # (0, nodes with their noisy sums) of each round, beyond a barrier
+        known_names, release, shards, str, most_rounds=tuning.ROUNDS_OF_HISTOGRAM
+    )  # (0, named nodes) of each round, beyond a barrier
     tree = names | "Tree" >> beam.Map(named_tree, mechanism.depth, beam.pvalue.AsList(named)).with_output_types(Tree)
     known_tree = beam.pvalue.AsSingleton(beside(tree, "TreeBeside"))
     if stages.cap_choice is not None:
@@ -166,10 +166,6 @@ def _of_counts(tree: Tree, mechanism: LevelsMechanism, plan: StagePlan) -> _OfCo
 
 def _added(cells: Shard, how: _OfCounts) -> Shard:
     return how.mechanism.of_counts(cells, how.tree, how.plan)
-
-
-def _nodes(shard: Shard, depth: int) -> Shard:
-    return user_nodes(shard, depth)
 
 
 def _cells(shard: Shard, mechanism: LevelsMechanism, tree: Tree, cap: ClipBound) -> Shard:

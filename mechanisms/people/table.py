@@ -8,7 +8,7 @@ one by what came; or one row, by both. Laplace noise is for twice the l1 norm in
 norm, and the halves of two rows add up to the whole.
 
 Gaussian noise on a row of d cells that a user may all be in has a draw that the row shares (`calibration.shared_noise`): half
-of the standard deviation, for many cells. Each row for each value of `by` has its own.
+of the standard deviation, for many cells. Each row for each value of `by` has its own. Proof: docs/proofs/people.md.
 """
 
 from __future__ import annotations

@@ -9,21 +9,14 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.people.questions import ActivesQuestion, ActivityQuestion, FunnelQuestion, RetentionQuestion
 from headcount.mechanisms.people.shares import Part, deviations, falling, shares
-from headcount.mechanisms.people.table import make_table
+from headcount.mechanisms.people.table import make_table, noisy_cells
 
 RELEASES = 40_000  # so that .94 and .96 are nine standard deviations from .95: a false alarm is far below 1e-6
 
 
-def noisy(table, true, seed=3):
-    """Cells with noise as the table says; of a continuous kind, since scales are large here."""
-    rng, noise = np.random.default_rng(seed), table.noise()
-    shape = (RELEASES, len(true))
-    if noise.kurtosis:
-        own = rng.laplace(0, np.sqrt(noise.own / 2), shape)
-    else:
-        own = rng.normal(0, np.sqrt(noise.own), shape)
-    shared = rng.normal(size=(RELEASES, len(table.sizes)))
-    return true + own + np.repeat(shared, table.sizes, axis=1) * np.sqrt(noise.shared)
+def noisy(table, true):
+    """Cells with the noise that a release draws, of one fixed key: that of cells without users, to which those are added."""
+    return true + noisy_cells([], [], table, RELEASES, bytes(range(32)))
 
 
 def held(found, name, true, ends=("low", "high")):
