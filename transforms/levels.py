@@ -45,7 +45,9 @@ def levelled(
         rows = rows | "Home" >> beam.ParDo(_Home(release, f"{full_label(contributions)}/Home", keep)).with_output_types(
             tuple[int, bytes]
         )
-    nodes = rows | "Nodes" >> beam.ParDo(_Changed(user_nodes, keep), mechanism.depth).with_output_types(tuple[int, bytes])
+    nodes = rows | "Nodes" >> beam.ParDo(_Changed(user_nodes, keep), mechanism.depth).with_output_types(
+        tuple[int, bytes]
+    )
     chosen = nodes | "ChooseNames" >> Choose(stages.names_choice, release, shards, ChosenStrategy)
     names = chosen.chosen | "NamesPlan" >> beam.Map(stages.names_plan).with_output_types(NamesPlan)
     known_names = beside(names, "NamesBeside")
