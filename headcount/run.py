@@ -13,19 +13,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from headcount import frames
 from headcount.keywords import in_keywords, namespace, spelled
 from headcount.mechanisms.counting.input_digest import InputDigest
 from headcount.mechanisms.counting.quality import EVERY_ROW, Quality
 from headcount.mechanisms.errors import HeadcountError
 from headcount.mechanisms.mechanism import Deciding
 from headcount.mechanisms.randomness.keys import Release
-from headcount.mechanisms.sampled.over_values import SearchOverValues, TreeOverValues
 from headcount.pipelines import releases
 from headcount.pipelines.command import JobCommand, load
 from headcount.pipelines.flags import account as flags
 from headcount.pipelines.flags import options
 from headcount.pipelines.flags.protection import protection
+from headcount.pipelines.in_memory import frames
+from headcount.pipelines.in_memory.prepared import prepared
 from headcount.pipelines.ledger import account as accounts
 from headcount.pipelines.reports import report
 from headcount.pipelines.reports.plan import Plan, label_of
@@ -47,22 +47,7 @@ def _released(command: JobCommand[Any], args: argparse.Namespace, data: Any) -> 
     command.check(args)
     flags.check(args)
     release = releases.for_rows(releases.make_release(args, None, spell=str), args)
-    if command.name == "quantiles":
-        item_type: type = int
-        mechanism = command.make_mechanism(args, item_type)
-        assert isinstance(mechanism, SearchOverValues | TreeOverValues)
-        events = frames.values(data, args, mechanism.axis, mechanism.leaves)
-    else:
-        if hasattr(args, "by"):
-            events = frames.people(data, args)
-        else:
-            if command.name != "total":
-                options.require(args, "--item")
-            events = frames.every_row(data, args) if args.item is None else frames.counted(data, args)
-        item_type = str if events.keys is None else events.keys.item_type
-        if getattr(args, "domain", None) is not None:
-            args.domain = frames.named_domain(args.domain, events.keys, args.max_item_bytes)
-        mechanism = command.make_mechanism(args, item_type)
+    mechanism, events, item_type = prepared(command, args, data)
     digests = domain_digest(args, events.keys) | options.join_digest(args)
     plan = command.plan(args, mechanism, item_type).stating(digests)
     for words in (options.hint_text(plan.guarantee.epsilon, plan.guarantee.delta), options.table_hint(args)):

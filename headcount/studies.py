@@ -67,10 +67,10 @@ def compare(
 
 def _compared(parameters: Mapping[str, Any], data: Any) -> Comparison:
     """What the command finds, by its flags, checks and runs."""
-    from headcount import frames
     from headcount.keywords import namespace, spelled
     from headcount.mechanisms.errors import HeadcountError
     from headcount.pipelines.commands.studies import compare as command
+    from headcount.pipelines.in_memory import frames
     from headcount.pipelines.studies.data import in_memory
 
     try:

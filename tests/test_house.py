@@ -39,7 +39,9 @@ ROOMS_OF_PIPELINES = (
     "ledger",
     "pages",
     "jobs",
+    "in_memory",
     "studies",
+    "audits",
     "commands",
 )
 PACKAGES = ("mechanisms", "transforms", "pipelines", "headcount")  # each may import those before it

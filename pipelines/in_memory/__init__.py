@@ -1,0 +1,1 @@
+"""Commands on frames, in this process and without Beam: what calls in Python and audits stand on."""
