@@ -140,6 +140,10 @@ COMMANDS = {
         "headcount.pipelines.commands.ledger.command",
         "Keep the account of a data set's releases: its limit, what is spent, and what became of each.",
     ),
+    "audit": Listed(
+        "headcount.pipelines.commands.tools.audit",
+        "Run commands many times on inputs that differ in one user, and tell how much of the stated epsilon shows.",
+    ),
     "explain-yaml": Listed(
         "headcount.pipelines.commands.tools.explain_yaml",
         "Print what the steps of a Beam YAML pipeline promise, without running anything of it.",
