@@ -70,6 +70,7 @@ QUESTIONS = (
     Question("Which method is best for data like mine?", "compare --public-data FILE", "compare.md"),
     Question("How much may I still release this year?", "ledger total NAME", "ledger.md"),
     Question("What do I tell people outside?", "statement OUT", "statement.md"),
+    Question("Does it keep what it promises?", "audit ...", "audit.md"),
 )
 
 # What people call commands that have another name here.

@@ -141,6 +141,22 @@ CASES: dict[str, Case] = {
         Watched("probability", {"item": 1}),
     ),
     "a sample": Neighbours(f"sampled {_KEY} --max-items 1 {_LARGE}", rows(3), user(1), Watched("count", {"item": 1})),
+    "pages of many users": Neighbours(
+        f"heavy-hitters {_KEY} --max-items 1 --phi 0.3 --users 4 {_LARGE}",
+        rows(3),
+        user(1),
+        Watched("count", {"item": 1}),
+    ),
+    "a median": Neighbours(
+        f"quantiles --user user --value spent --lo 0 --hi 10 --quantile 0.5 --levels 2 {_LARGE}",
+        rows(4),
+        user(1),
+        Watched("value"),
+    ),
+    "named, then counted": Neighbours(
+        f"plume {_KEY} --max-items 1 --max-counted-items 1 {_LARGE}", rows(3), user(1), _ONE
+    ),
+    "the largest counts": Neighbours(f"count-release {_KEY} {_LARGE}", rows(40), user(1), _ONE),
     "a bound": Neighbours(
         f"choose-bound {_KEY} --domain page=1..3 --for-epsilon 1 --for-delta 1e-6 {_PURE}",
         pa.concat_tables([user(1, 2, 3, name=f"other {number}") for number in range(12)]),

@@ -168,5 +168,5 @@ COMMAND = Tool(
     name="audit",
     add_arguments=add_arguments,
     do=audit,
-    example="headcount audit histogram total",
+    example="headcount audit total --runs 200",
 )
