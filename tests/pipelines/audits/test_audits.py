@@ -18,7 +18,7 @@ from headcount.pipelines.command import COMMANDS, JobCommand, load
 from headcount.pipelines.main import main
 from tests.fixed_key import write_fixed_key
 
-# Bugs whose outcomes differ for certain, so that few releases show them. The others take some thousand: `headcount audit --broken`.
+# Bugs whose outcomes differ for certain, so that few releases show them. The others take some thousand.
 CERTAIN = ["raw-data-used", "redefined-column", "types-of-rows", "free-bound", "norm-of-a-tree"]
 
 
