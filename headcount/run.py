@@ -44,7 +44,7 @@ def released(name: str, parameters: Mapping[str, Any], data: Any) -> Result:
 
 
 def _released(command: JobCommand[Any], args: argparse.Namespace, data: Any) -> Result:
-    command.check(args)
+    command.check_flags(args)
     flags.check(args)
     release = releases.for_rows(releases.make_release(args, None, spell=str), args)
     if command.name == "quantiles":

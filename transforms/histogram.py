@@ -87,6 +87,7 @@ class Histogram(PrivateTransform):
     """
 
     mechanism: AnyHistogram
+    _takes_windows = True
 
     def __init__(
         self,
@@ -194,6 +195,7 @@ class NoisyCounts(PrivateTransform):
     """
 
     mechanism: HistogramMechanism
+    _takes_windows = True
 
     def __init__(
         self,
@@ -223,6 +225,7 @@ class NoisyCounts(PrivateTransform):
         return self.of(bounded)._expand(bounded)
 
     def _expand(self, bounded: beam.PCollection) -> beam.PCollection:
+        self._check_windows(bounded)
         # What comes from other hands is looked at again; the histograms wire bounding and noise together themselves.
         checked = bounded | "CheckBounded" >> beam.Map(_check_bounded).with_output_types(ContributionBatch)
         m = self.mechanism

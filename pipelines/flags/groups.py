@@ -98,11 +98,13 @@ def add_item(group: argparse._ArgumentGroup, needed: bool = True) -> None:
         group,
         "--item",
         needed=needed,
-        python='the column to count, or a list of several; "seen_at:day" is the day of a time, "age:0,18,65" a bin of a number',
+        python='the column to count, or a list of several; "seen_at:day" is the day of a time, "seen_at:last7" the windows of '
+        '7 days that it lies in (or last28), "age:0,18,65" a bin of a number',
         action="append",
         metavar="COLUMN",
         help="the column to count; repeated, each combination of several is counted. COLUMN:hour (or day, week, month, year) "
-        "is for times, COLUMN:0,18,30,65 puts numbers into bins, COLUMN:int is for whole numbers in text files",
+        "is for times, COLUMN:last7 (or last28) counts each in the windows of as many days that it lies in, whose last days "
+        "--domain gives, COLUMN:0,18,30,65 puts numbers into bins, COLUMN:int is for whole numbers in text files",
     )
     group.add_argument(
         "--explode", metavar="COLUMN", help="a column of --item that holds lists: a row counts for each element"

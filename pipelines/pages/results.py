@@ -34,7 +34,7 @@ _TYPICAL = {
     "interval": "about a quarter of the width of its interval",
 }
 _OPENS = "a node opens those below it; beside each is its 95 % interval"
-_TIME = re.compile(r" by its (?:minute|hour|day|week|month|year)\b")
+_TIME = re.compile(r" by its (?:last day|minute|hour|day|week|month|year)\b")
 
 Report = Mapping[str, Any]
 

@@ -42,6 +42,8 @@ JOBS = {
     "users at home in levels": "histogram --epsilon 1 --delta 1e-6 --levels country,number:1,2,4 --home --output-files 2",
     "events by country, all days": "histogram --of events --epsilon 2 --delta 1e-6 --item country --item seen:day "
     "--domain seen_day=2026-09-20..2026-09-29 --output-files 2",
+    "users of the last 7 days, by country": "histogram --epsilon 2 --delta 1e-6 --item country --item seen:last7 "
+    "--domain seen_last7=2026-09-22..2026-09-29 --time-zone Asia/Tokyo",
     "some rows, a public table": "histogram --of events --epsilon 2 --delta 1e-6 --item region --join {table} --on country "
     "--where (number>=0.25)and(region!=west)",
     "protected by day": "histogram --epsilon 1 --delta 1e-6 --item seen:day --protect user-day --time seen",
@@ -57,6 +59,8 @@ JOBS = {
     "metrics in chosen ranges, zCDP": "aggregate --rho 0.5 --delta 1e-6 --users --sum number:auto --mean number:-auto:auto",
     "metrics by country, all days": "aggregate --epsilon 2 --delta 1e-6 --item country --item seen:day --users --events "
     "--mean number:0:20 --domain seen_day=2026-09-20..2026-09-29",
+    "metrics of the last 28 days": "aggregate --epsilon 2 --delta 1e-6 --item seen:last28 --users --sum number:0:20 "
+    "--domain seen_last28=2026-09-22..2026-09-29 --output-files 2",
     "metrics in levels": "aggregate --epsilon 2 --delta 1e-6 --levels country,item --users --events --sum number:0:20 "
     "--mean number:0:20",
     "the bound alone": "choose-bound --epsilon 0.1 --for-epsilon 0.9 --for-delta 1e-6",
@@ -128,6 +132,7 @@ WIRED = [
     "events in levels",
     "users at home in levels",
     "events by country, all days",
+    "users of the last 7 days, by country",
     "some rows, a public table",
     "names of bins and hours",
     "metrics by country, all days",
