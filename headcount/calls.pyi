@@ -785,6 +785,8 @@ def histogram(
     relation: str = "add-remove",
     max_relative_error: float | None = None,
     suppress_below: int | None = None,
+    top: int | None = None,
+    per: Columns | None = None,
     label: str | None = None,
     period: str | None = None,
     ledger: str | None = None,
@@ -857,6 +859,9 @@ def histogram(
         max_relative_error: leave out rows whose noise, at 1.96 standard deviations, is above this share of the count
             (default: None).
         suppress_below: leave out rows whose noisy count is below (default: None).
+        top: keep the rows with the largest counts alone, as many as this, in all or `per` group (default: None).
+        per: with `top`: the column of the key, or a list of several, by whose values rows are grouped; its name is that in
+            the result (default: None).
         label: what this is, in your words, for the report (default: None).
         period: the time that the events are of, in your words, for the report (default: None).
         ledger: the ledger that keeps the account of releases: sqlite:///FILE or postgresql://USER@HOST/DATABASE (default:
@@ -1417,6 +1422,7 @@ def top(
     item: Columns,
     epsilon: float,
     k: int,
+    overall: bool = False,
     method: str | None = None,
     k_bar: int | None = None,
     explode: str | None = None,
@@ -1455,6 +1461,8 @@ def top(
             7 days that it lies in (or last28), "age:0,18,65" a bin of a number.
         epsilon: how much one user can change the result at most.
         k: how many items to name at most.
+        overall: with several item: name the K combinations with the most users in all; for the largest of each country and
+            the like, see headcount histogram top (default: False).
         method: draw from all items, or name items first and draw from these, which finds more of a long top (default: draws
             up to k 9, names from 10 on); one of "draws", "names".
         k_bar: draw from the N items with the most users, for method draws (default: 10000).

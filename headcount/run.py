@@ -16,6 +16,7 @@ import pyarrow as pa
 from headcount import frames
 from headcount.keywords import in_keywords, namespace, spelled
 from headcount.mechanisms.counting.input_digest import InputDigest
+from headcount.mechanisms.counting.largest import ALL_ROWS, Largest
 from headcount.mechanisms.counting.quality import EVERY_ROW, Quality
 from headcount.mechanisms.errors import HeadcountError
 from headcount.mechanisms.mechanism import Deciding
@@ -107,6 +108,7 @@ def _result(
     for _ in read:  # what a mechanism has no need of is part of the input, too
         pass
     quality = Quality(**options.quality(args)) if hasattr(args, "suppress_below") else EVERY_ROW
+    largest = Largest(args.top, tuple(args.per or ())) if hasattr(args, "top") else ALL_ROWS
     about = report.About(
         command.name,
         release.id,
@@ -120,6 +122,5 @@ def _result(
         report.first_made(release.id, reserved, None),
     )
     known = None if digest is None else digest.whole(sums)
-    return Result(
-        Released(rows, options.shown_keys(args, events.keys), quality), about, plan, decision, command.show, known
-    )
+    released = Released(rows, options.shown_keys(args, events.keys), quality, largest)
+    return Result(released, about, plan, decision, command.show, known)

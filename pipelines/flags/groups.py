@@ -277,7 +277,7 @@ def short_text(text: str) -> str:
     return text
 
 
-def add_quality(parser: argparse.ArgumentParser) -> None:
+def add_quality(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """Which of the released rows are left out, at no cost."""
     group = parser.add_argument_group("what to leave out of the result, at no cost")
     add(
@@ -295,6 +295,29 @@ def add_quality(parser: argparse.ArgumentParser) -> None:
         type=whole_number(),
         metavar="N",
         help="rows whose noisy count is below N (default: none)",
+    )
+    return group
+
+
+def add_top(group: argparse._ArgumentGroup) -> None:
+    """The largest of the released rows alone."""
+    add(
+        group,
+        "--top",
+        python="keep the rows with the largest counts alone, as many as this, in all or `per` group",
+        type=whole_number(),
+        metavar="N",
+        help="all rows but the N with the largest counts, or with --per but the N largest of each group (default: none)",
+    )
+    add(
+        group,
+        "--per",
+        action="append",
+        python="with `top`: the column of the key, or a list of several, by whose values rows are grouped; its name is that in "
+        "the result",
+        metavar="COLUMN",
+        help="with --top: a column of --item, by its name in the result, such as country: the N largest rows for each of its "
+        "values; may be repeated",
     )
 
 

@@ -37,6 +37,9 @@ JOBS = {
     "a chosen bound, public domain": f"{_ONE_STAGE} --delta 1e-6 --noise gaussian --domain {{domain}}",
     "events by country and day": "histogram --of events --epsilon 2 --delta 1e-6 --item country --item seen:day "
     "--time-zone Asia/Tokyo",
+    "the largest items of each country": "histogram --epsilon 2 --delta 1e-6 --item country --item item --top 4 "
+    "--per country --suppress-below 20 --output-files 3",
+    "the largest days, one stage": f"{_ONE_STAGE} --delta 1e-6 --bound 5 --item seen:day --top 3",
     "users in levels": "histogram --epsilon 2 --delta 1e-6 --levels country,seen:month,item",
     "events in levels": "histogram --of events --epsilon 2 --delta 1e-6 --levels country,item --relation replace",
     "users at home in levels": "histogram --epsilon 1 --delta 1e-6 --levels country,number:1,2,4 --home --output-files 2",
@@ -108,6 +111,7 @@ JOBS = {
     "a property": "shape --epsilon 1 --property support-coverage --coverage 5000",
     "the top": "top --k 5 --epsilon 2 --delta 1e-4 --relation replace --output-files 2",
     "the top, named first": "top --k 12 --epsilon 2 --delta 1e-4 --output-files 2",
+    "the top of all pairs": "top --k 5 --epsilon 2 --delta 1e-4 --item country --item number:1,2,4 --overall",
     "a distribution, samples chosen": "distribution --epsilon 1 --delta 1e-6 --domain {domain}",
     "a distribution of users who differ": "distribution --epsilon 1 --samples-per-user 3 --domain {domain}",
     "a distribution, dense": "distribution --epsilon 1 --samples-per-user 5 --method dense --domain {domain}",
@@ -133,6 +137,7 @@ WIRED = [
     "users at home in levels",
     "events by country, all days",
     "users of the last 7 days, by country",
+    "the largest items of each country",
     "some rows, a public table",
     "names of bins and hours",
     "metrics by country, all days",

@@ -40,7 +40,7 @@ DAYS = ["--domain", "at_last7=2026-10-08..2026-10-12"]
             "--levels: at:last7 are windows that overlap, and so no level",
         ),
         ([*HISTOGRAM, "--item", "at:last28", *DAYS], "at:last7 and at:last28 are windows that overlap"),
-        (["top", *HISTOGRAM[1:], "--k", "3"], "count by at:day here"),
+        (["top", *HISTOGRAM[1:], "--k", "3", "--overall"], "count by at:day here"),
         (["total", "--user", "u", "--epsilon", "1", "--item", "at:last7", *DAYS], "count by at:day here"),
         (["activity", "--user", "user", "--epsilon", "1", "--delta", "1e-6", "--by", "at:last7"], "one value of by"),
     ],
