@@ -14,7 +14,7 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.calibration.bound import Bound
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.counting.evidence import check_bounded
-from headcount.mechanisms.counting.largest import Largest
+from headcount.mechanisms.counting.largest import ALL_ROWS, Largest
 from headcount.mechanisms.counting.quality import Quality
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.histogram.auto import AutoHistogramMechanism, Decided
@@ -92,6 +92,7 @@ class Histogram(PrivateTransform):
 
     mechanism: AnyHistogram
     _takes_windows = True
+    _largest = ALL_ROWS
 
     def __init__(
         self,
