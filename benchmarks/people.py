@@ -16,6 +16,8 @@ from _shared import DATA, OUT, event_log, headcount, run, write_csv
 
 _TIMED = ["--user", "user_id", "--time", "viewed_at"]
 _STEPS = ["--step", "page=/", "--step", "page=/search", "--step", "price>0"]
+_DAYS = "2026-11-02..2026-11-15"
+_BY_PAGE = ["histogram", "--user", "user_id", "--item", "page", "--delta", "1e-8"]
 JOBS = {
     "histogram of users by page": ["histogram", "--user", "user_id", "--item", "page", "--delta", "1e-8"],
     "funnel": ["funnel", *_TIMED, *_STEPS],
@@ -24,6 +26,9 @@ JOBS = {
     "retention by day": ["retention", *_TIMED, "--every", "day", "--from", "2026-11-02", "--to", "2026-11-15"],
     "actives": ["actives", *_TIMED, "--from", "2026-11-02", "--to", "2026-11-15", "--delta", "1e-8"],
     "activity": ["activity", "--user", "user_id"],
+    "users by page and day": [*_BY_PAGE, "--item", "viewed_at:day", "--domain", f"viewed_at_day={_DAYS}"],
+    "users by page, last 7 days": [*_BY_PAGE, "--item", "viewed_at:last7", "--domain", f"viewed_at_last7={_DAYS}"],
+    "users by page, last 28 days": [*_BY_PAGE, "--item", "viewed_at:last28", "--domain", f"viewed_at_last28={_DAYS}"],
 }
 
 

@@ -248,8 +248,8 @@ def aggregate(
             of Parquet, CSV, or text with one value per line; or a dict of columns to a range such as (first, last), a list
             or a file, all combinations; of some columns, the others are named from the data, and each has them all
             (default: None).
-        item: the column to count, or a list of several; "seen_at:day" is the day of a time, "age:0,18,65" a bin of a number
-            (default: None).
+        item: the column to count, or a list of several; "seen_at:day" is the day of a time, "seen_at:last7" the windows of
+            7 days that it lies in (or last28), "age:0,18,65" a bin of a number (default: None).
         explode: a column of item that holds lists: a row counts for each element (default: None).
         time_zone: where COLUMN:day and the like begin (default: UTC).
         protect: who is promised something: a user with all that it did, or what a user did in one day, week or month, which
@@ -340,8 +340,8 @@ def choose_bound(
         data: the events, one in a row: a pandas or Polars frame, an Arrow table, batch or reader, a DuckDB relation,
             whatever has `__arrow_c_stream__`, a dict of lists, or a list of dicts.
         user: the column that tells users apart; a field of an object by its path, as user.id.
-        item: the column to count, or a list of several; "seen_at:day" is the day of a time, "age:0,18,65" a bin of a
-            number.
+        item: the column to count, or a list of several; "seen_at:day" is the day of a time, "seen_at:last7" the windows of
+            7 days that it lies in (or last28), "age:0,18,65" a bin of a number.
         epsilon: how much one user can change the result at most.
         for_epsilon: the epsilon of the release that the bound is for.
         for_delta: the delta of that release (default: 0).
@@ -442,8 +442,8 @@ def count_release(
         data: the events, one in a row: a pandas or Polars frame, an Arrow table, batch or reader, a DuckDB relation,
             whatever has `__arrow_c_stream__`, a dict of lists, or a list of dicts.
         user: the column that tells users apart; a field of an object by its path, as user.id.
-        item: the column to count, or a list of several; "seen_at:day" is the day of a time, "age:0,18,65" a bin of a
-            number.
+        item: the column to count, or a list of several; "seen_at:day" is the day of a time, "seen_at:last7" the windows of
+            7 days that it lies in (or last28), "age:0,18,65" a bin of a number.
         rho: in place of epsilon: the promise as zCDP, with delta for the items (half of it, with epsilon) (default: None).
         relative_error: how far from the true one most counts may be, as a part of it (default: 0.1).
         k_bar: look at the N items with the most users (default: 10000).
@@ -534,8 +534,8 @@ def distribution(
         data: the events, one in a row: a pandas or Polars frame, an Arrow table, batch or reader, a DuckDB relation,
             whatever has `__arrow_c_stream__`, a dict of lists, or a list of dicts.
         user: the column that tells users apart; a field of an object by its path, as user.id.
-        item: the column to count, or a list of several; "seen_at:day" is the day of a time, "age:0,18,65" a bin of a
-            number.
+        item: the column to count, or a list of several; "seen_at:day" is the day of a time, "seen_at:last7" the windows of
+            7 days that it lies in (or last28), "age:0,18,65" a bin of a number.
         epsilon: how much one user can change the result at most.
         domain: the symbols, which must be public: a list, a frame with the columns of item, or a file of Parquet, CSV, or
             text with one value per line; or a dict of columns to a range such as (first, last), a list or a file, all
@@ -706,8 +706,8 @@ def heavy_hitters(
         data: the events, one in a row: a pandas or Polars frame, an Arrow table, batch or reader, a DuckDB relation,
             whatever has `__arrow_c_stream__`, a dict of lists, or a list of dicts.
         user: the column that tells users apart; a field of an object by its path, as user.id.
-        item: the column to count, or a list of several; "seen_at:day" is the day of a time, "age:0,18,65" a bin of a
-            number.
+        item: the column to count, or a list of several; "seen_at:day" is the day of a time, "seen_at:last7" the windows of
+            7 days that it lies in (or last28), "age:0,18,65" a bin of a number.
         epsilon: how much one user can change the result at most.
         phi: report the items that at least this share of all users have.
         users: the number of all users, if it is public (default: count them, with noise).
@@ -785,6 +785,8 @@ def histogram(
     relation: str = "add-remove",
     max_relative_error: float | None = None,
     suppress_below: int | None = None,
+    top: int | None = None,
+    per: Columns | None = None,
     label: str | None = None,
     period: str | None = None,
     ledger: str | None = None,
@@ -833,8 +835,8 @@ def histogram(
             or a file of Parquet, CSV, or text with one value per line; or a dict of columns to a range such as (first,
             last), a list or a file, all combinations; of some columns, the others are named from the data, and each has
             them all (default: None).
-        item: the column to count, or a list of several; "seen_at:day" is the day of a time, "age:0,18,65" a bin of a number
-            (default: None).
+        item: the column to count, or a list of several; "seen_at:day" is the day of a time, "seen_at:last7" the windows of
+            7 days that it lies in (or last28), "age:0,18,65" a bin of a number (default: None).
         explode: a column of item that holds lists: a row counts for each element (default: None).
         time_zone: where COLUMN:day and the like begin (default: UTC).
         protect: who is promised something: a user with all that it did, or what a user did in one day, week or month, which
@@ -857,6 +859,9 @@ def histogram(
         max_relative_error: leave out rows whose noise, at 1.96 standard deviations, is above this share of the count
             (default: None).
         suppress_below: leave out rows whose noisy count is below (default: None).
+        top: keep the rows with the largest counts alone, as many as this, in all or `per` group (default: None).
+        per: with `top`: the column of the key, or a list of several, by whose values rows are grouped; its name is that in
+            the result (default: None).
         label: what this is, in your words, for the report (default: None).
         period: the time that the events are of, in your words, for the report (default: None).
         ledger: the ledger that keeps the account of releases: sqlite:///FILE or postgresql://USER@HOST/DATABASE (default:
@@ -915,8 +920,8 @@ def partitions(
         data: the events, one in a row: a pandas or Polars frame, an Arrow table, batch or reader, a DuckDB relation,
             whatever has `__arrow_c_stream__`, a dict of lists, or a list of dicts.
         user: the column that tells users apart; a field of an object by its path, as user.id.
-        item: the column to count, or a list of several; "seen_at:day" is the day of a time, "age:0,18,65" a bin of a
-            number.
+        item: the column to count, or a list of several; "seen_at:day" is the day of a time, "seen_at:last7" the windows of
+            7 days that it lies in (or last28), "age:0,18,65" a bin of a number.
         epsilon: how much one user can change the result at most.
         strategy: how items are selected; auto takes law, and chooses its items per user and rounds privately; the others
             are methods of the papers that auto never takes (default: auto); one of "auto", "laplace", "gaussian",
@@ -1004,8 +1009,8 @@ def plume(
         data: the events, one in a row: a pandas or Polars frame, an Arrow table, batch or reader, a DuckDB relation,
             whatever has `__arrow_c_stream__`, a dict of lists, or a list of dicts.
         user: the column that tells users apart; a field of an object by its path, as user.id.
-        item: the column to count, or a list of several; "seen_at:day" is the day of a time, "age:0,18,65" a bin of a
-            number.
+        item: the column to count, or a list of several; "seen_at:day" is the day of a time, "seen_at:last7" the windows of
+            7 days that it lies in (or last28), "age:0,18,65" a bin of a number.
         rho: in place of epsilon: the promise as zCDP, with delta for the items (half of it, with epsilon) (default: None).
         max_items: items of one user that take part in naming, at most; auto chooses it privately (default: auto).
         max_counted_items: named items that one user counts for at most (default: as max_items).
@@ -1262,8 +1267,8 @@ def sampled(
         data: the events, one in a row: a pandas or Polars frame, an Arrow table, batch or reader, a DuckDB relation,
             whatever has `__arrow_c_stream__`, a dict of lists, or a list of dicts.
         user: the column that tells users apart; a field of an object by its path, as user.id.
-        item: the column to count, or a list of several; "seen_at:day" is the day of a time, "age:0,18,65" a bin of a
-            number.
+        item: the column to count, or a list of several; "seen_at:day" is the day of a time, "seen_at:last7" the windows of
+            7 days that it lies in (or last28), "age:0,18,65" a bin of a number.
         epsilon: how much one user can change the result at most.
         max_items: for how many of its distinct items one user counts at most, a uniform choice; auto chooses the number
             privately, by a tenth of epsilon (default: auto).
@@ -1355,8 +1360,8 @@ def shape(
         data: the events, one in a row: a pandas or Polars frame, an Arrow table, batch or reader, a DuckDB relation,
             whatever has `__arrow_c_stream__`, a dict of lists, or a list of dicts.
         user: the column that tells users apart; a field of an object by its path, as user.id.
-        item: the column to count, or a list of several; "seen_at:day" is the day of a time, "age:0,18,65" a bin of a
-            number.
+        item: the column to count, or a list of several; "seen_at:day" is the day of a time, "seen_at:last7" the windows of
+            7 days that it lies in (or last28), "age:0,18,65" a bin of a number.
         epsilon: how much one user can change the result at most.
         domain_size: how many items there could be, or a number that the distinct items will not exceed; public, never
             counted (default: None).
@@ -1417,6 +1422,7 @@ def top(
     item: Columns,
     epsilon: float,
     k: int,
+    overall: bool = False,
     method: str | None = None,
     k_bar: int | None = None,
     explode: str | None = None,
@@ -1451,10 +1457,12 @@ def top(
         data: the events, one in a row: a pandas or Polars frame, an Arrow table, batch or reader, a DuckDB relation,
             whatever has `__arrow_c_stream__`, a dict of lists, or a list of dicts.
         user: the column that tells users apart; a field of an object by its path, as user.id.
-        item: the column to count, or a list of several; "seen_at:day" is the day of a time, "age:0,18,65" a bin of a
-            number.
+        item: the column to count, or a list of several; "seen_at:day" is the day of a time, "seen_at:last7" the windows of
+            7 days that it lies in (or last28), "age:0,18,65" a bin of a number.
         epsilon: how much one user can change the result at most.
         k: how many items to name at most.
+        overall: with several item: name the K combinations with the most users in all; for the largest of each country and
+            the like, see headcount histogram top (default: False).
         method: draw from all items, or name items first and draw from these, which finds more of a long top (default: draws
             up to k 9, names from 10 on); one of "draws", "names".
         k_bar: draw from the N items with the most users, for method draws (default: 10000).
@@ -1558,8 +1566,8 @@ def total(
             cap).
         noise: of debiased: auto takes the one with the lower standard deviation (default: auto); one of "auto", "laplace",
             "gaussian".
-        item: the column to count, or a list of several; "seen_at:day" is the day of a time, "age:0,18,65" a bin of a number
-            (default: None).
+        item: the column to count, or a list of several; "seen_at:day" is the day of a time, "seen_at:last7" the windows of
+            7 days that it lies in (or last28), "age:0,18,65" a bin of a number (default: None).
         explode: a column of item that holds lists: a row counts for each element (default: None).
         time_zone: where COLUMN:day and the like begin (default: UTC).
         protect: who is promised something: a user with all that it did, or what a user did in one day, week or month, which

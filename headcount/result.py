@@ -15,6 +15,7 @@ import pyarrow as pa
 from headcount.keywords import in_keywords, spelled
 from headcount.mechanisms.checks import check_whole, wrong
 from headcount.mechanisms.columns.keys import Keys
+from headcount.mechanisms.counting.largest import ALL_ROWS, Largest
 from headcount.mechanisms.counting.quality import Quality
 from headcount.mechanisms.counting.released import cut
 from headcount.mechanisms.errors import HeadcountError
@@ -44,14 +45,15 @@ class Released(NamedTuple):
     rows: pa.RecordBatch
     keys: Keys | None
     quality: Quality
+    largest: Largest = ALL_ROWS
 
     def files(self, number: int) -> list[pa.RecordBatch]:
         """The rows of each output file, as they go out; what is of no item is in the first."""
-        if "item" in self.rows.schema.names and self.keys is not None:
-            parts = [self.keys.restore(part) for part in cut(self.rows, number)]
-        else:
-            parts = [self.rows, *[self.rows.slice(0, 0)] * (number - 1)]
-        return [self.quality.keep(part) for part in parts] if self.quality.limits else parts
+        if "item" not in self.rows.schema.names or self.keys is None:
+            return [self.rows, *[self.rows.slice(0, 0)] * (number - 1)]
+        parts = list(cut(self.rows, number))
+        good = [self.quality.keep(part) for part in parts] if self.quality.limits else parts
+        return [self.keys.restore(part) for part in self.largest.keep(good, self.keys)]
 
 
 class Result:

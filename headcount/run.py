@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headcount.keywords import in_keywords, namespace, spelled
 from headcount.mechanisms.counting.input_digest import InputDigest
+from headcount.mechanisms.counting.largest import ALL_ROWS, Largest
 from headcount.mechanisms.counting.quality import EVERY_ROW, Quality
 from headcount.mechanisms.errors import HeadcountError
 from headcount.mechanisms.mechanism import Deciding
@@ -44,7 +45,7 @@ def released(name: str, parameters: Mapping[str, Any], data: Any) -> Result:
 
 
 def _released(command: JobCommand[Any], args: argparse.Namespace, data: Any) -> Result:
-    command.check(args)
+    command.check_flags(args)
     flags.check(args)
     release = releases.for_rows(releases.make_release(args, None, spell=str), args)
     mechanism, events, item_type = prepared(command, args, data)
@@ -92,6 +93,7 @@ def _result(
     for _ in read:  # what a mechanism has no need of is part of the input, too
         pass
     quality = Quality(**options.quality(args)) if hasattr(args, "suppress_below") else EVERY_ROW
+    largest = Largest(args.top, tuple(args.per or ())) if hasattr(args, "top") else ALL_ROWS
     about = report.About(
         command.name,
         release.id,
@@ -105,6 +107,5 @@ def _result(
         report.first_made(release.id, reserved, None),
     )
     known = None if digest is None else digest.whole(sums)
-    return Result(
-        Released(rows, options.shown_keys(args, events.keys), quality), about, plan, decision, command.show, known
-    )
+    released = Released(rows, options.shown_keys(args, events.keys), quality, largest)
+    return Result(released, about, plan, decision, command.show, known)

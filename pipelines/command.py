@@ -206,7 +206,8 @@ class JobCommand(Command, Generic[M]):
     and `explain` get what it made. None of these needs Beam or data: a call in Python has no more than them. `make_transform`
     gives the same mechanism as a transform of contributions, for a release and a number of shards, and
     `source` what the job reads, unless that is events. `show` words what an output tells, from its report and its rows,
-    where that is another thing than a table of the largest rows. `call` is what help() says of its function in Python, with a
+    where that is another thing than a table of the largest rows. `takes_windows` says whether keys may be windows that
+    overlap. `call` is what help() says of its function in Python, with a
     line "Parameters:" under which the flags are told.
     """
 
@@ -218,6 +219,7 @@ class JobCommand(Command, Generic[M]):
     make_transform: Callable[[argparse.Namespace, Release, type, int], beam.PTransform]
     source: Callable[[argparse.Namespace], type[Source] | None] = lambda args: None
     show: Callable[[Mapping[str, Any], Rows], str] | None = None
+    takes_windows: bool = False
     takes_beam_flags: ClassVar[bool] = True
 
     def run(self, args: argparse.Namespace, beam_flags: Sequence[str]) -> None:
@@ -240,7 +242,7 @@ class JobCommand(Command, Generic[M]):
         """The promise in words, before anything is read."""
         from headcount.pipelines.flags import options, protection
 
-        self.check(args)
+        self.check_flags(args)
         protection.window(args)  # refuses what does not go together
         options.condition(args)
         made = self.make_mechanism(args, options.item_type(args))
@@ -248,6 +250,13 @@ class JobCommand(Command, Generic[M]):
         # The promise begins with whom it is made to, whatever else a command says of it.
         told = self.explain(args, made).replace(promise.promise_line(), who.of(promise).promise_line())
         return "\n\n".join(filter(None, (told, who.description(promise))))
+
+    def check_flags(self, args: argparse.Namespace) -> None:
+        """Refuse what the command refuses, and keys that it does not take."""
+        from headcount.pipelines.flags import options
+
+        self.check(args)
+        options.check_windows(args, self.takes_windows)
 
     def plan(self, args: argparse.Namespace, made: M, item_type: type) -> Plan:
         """What the command says of itself. Parameters are as its flags give them, where it does not say otherwise."""
@@ -269,7 +278,7 @@ class JobCommand(Command, Generic[M]):
                 lambda release, shards: self.make_transform(args, release, item_type, shards),
             )
 
-        self.check(args)
+        self.check_flags(args)
         return run_job(args, beam_flags, self.name, plan, self.source(args), sink)
 
 

@@ -50,10 +50,20 @@ QUESTIONS = (
     Question(
         "How many users are active, by day, week and month?", "actives --time viewed_at ...", "people.md#who-is-active"
     ),
+    Question(
+        "How many users has each page in the 7 days up to each day?",
+        "histogram --item page --item viewed_at:last7 ...",
+        "people.md#the-last-7-days-of-each-page",
+    ),
     Question("How many users did it how often?", "activity --bins 1,2,3,6,11,51", "people.md#how-often"),
     Question("How many distinct searches?", "shape --item query --property distinct-items", "shape.md"),
     Question("Which searches may be shown?", "partitions --item query", "partitions.md"),
     Question("Which ten pages have the most users?", "top --item page --k 10", "top.md"),
+    Question(
+        "Which five searches have the most users in each country?",
+        "histogram --item country --item query --top 5 --per country",
+        "top.md#the-largest-of-each-group",
+    ),
     Question("Which pages do 5 % of all users have?", "heavy-hitters --item page --phi 0.05", "sampled.md"),
     Question(
         "How long is the median session?",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 import apache_beam as beam
@@ -13,6 +14,7 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.calibration.bound import Bound
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.counting.evidence import check_bounded
+from headcount.mechanisms.counting.largest import ALL_ROWS, Largest
 from headcount.mechanisms.counting.quality import Quality
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.histogram.auto import AutoHistogramMechanism, Decided
@@ -28,7 +30,7 @@ from headcount.transforms.core.contributions import ContributionBatch, as_contri
 from headcount.transforms.core.domain import OnlyDomain
 from headcount.transforms.core.noise import Noise
 from headcount.transforms.core.result import CountsAndDecision
-from headcount.transforms.core.rows import KeepGood, count_row, estimate_row
+from headcount.transforms.core.rows import KeepGood, KeepLargest, count_row, estimate_row
 from headcount.transforms.core.user_shards import UserShards, item_shards
 from headcount.transforms.estimates import estimated
 from headcount.transforms.keyed.domain import given_items
@@ -79,6 +81,8 @@ class Histogram(PrivateTransform):
         max_relative_error: leave out rows whose noise, at 1.96 standard deviations, is above this share of the count (default:
             None, none for that). Costs nothing.
         suppress_below: leave out rows whose noisy count is below this (default: None, none for that). Costs nothing.
+        top: keep as many rows with the largest counts, in all or of each group (default: None, all). Costs nothing.
+        per: with `top`: the key column, or a list of several, by whose values rows are grouped (default: None, in all).
         relation: what a neighbouring input is: "add-remove" one user (default), or "replace" one, which takes more noise.
         release: key and id of all randomness (default: None, a fresh key, for runners on this machine only).
         item_type: str or int, where the collection does not tell it (default: None, by the schema, the domain, or str).
@@ -87,6 +91,8 @@ class Histogram(PrivateTransform):
     """
 
     mechanism: AnyHistogram
+    _takes_windows = True
+    _largest = ALL_ROWS
 
     def __init__(
         self,
@@ -106,6 +112,8 @@ class Histogram(PrivateTransform):
         home: bool = False,
         max_relative_error: float | None = None,
         suppress_below: int | None = None,
+        top: int | None = None,
+        per: str | Sequence[str] | None = None,
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
         item_type: type | None = None,
@@ -134,10 +142,11 @@ class Histogram(PrivateTransform):
             made, release=release, shards=shards, output_files=output_files, items=items, partly=make, levels=levels
         )
         self._quality = Quality(max_relative_error, suppress_below)
-        if levels and self._quality.limits:
+        self._largest = Largest(top, (per,) if isinstance(per, str) else tuple(per or ()))
+        if levels and (self._quality.limits or top is not None):
             raise ParameterError(
-                "rows in levels add up, which they would not if some were left out: leave out max_relative_error and "
-                "suppress_below, and filter the rows"
+                "rows in levels add up, which they would not if some were left out: leave out max_relative_error, "
+                "suppress_below and top, and filter the rows"
             )
 
     def _given(self) -> str | None:
@@ -146,6 +155,7 @@ class Histogram(PrivateTransform):
     def _expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
         release, label = self._drawn(rows)
         h = self.mechanism
+        self._largest.check_columns(self._keys)
         contributions = as_contributions(rows)
         if h.domain is not None:
             contributions = contributions | "OnlyDomain" >> OnlyDomain(h.domain)
@@ -158,10 +168,11 @@ class Histogram(PrivateTransform):
             made = estimated(contributions, h, release, self._shards, files)
             row = estimate_row if h.calibrated else count_row
             good = made.counts | "KeepGood" >> KeepGood(self._quality)
-            return self._result(self._shown(good, row(h.item_type)), made.decision)
+            return self._result(self._shown(self._kept(good), row(h.item_type)), made.decision)
         if isinstance(h, HistogramMechanism):
             bounded = contributions | "Bounded" >> Bounded(h.steps, release, self._shards)
-            return self._shown(bounded | "NoisyCounts" >> self._noise(h, h.plan, release), count_row(h.item_type))
+            counts = bounded | "NoisyCounts" >> self._noise(h, h.plan, release)
+            return self._shown(self._kept(counts), count_row(h.item_type))
         shards = contributions | "UserShards" >> UserShards(self._shards)
         choice = choose(shards, h.auto.choice, release, self._shards, f"{label}/ChooseBound")
         decided = choice.chosen | "Calibrate" >> beam.Map(h.auto.decided).with_output_types(Decided)
@@ -169,7 +180,10 @@ class Histogram(PrivateTransform):
             h.auto, decided, release, self._shards, f"{label}/Bounded"
         )
         counts = bounded | "NoisyCounts" >> self._noise(h, decided, release)
-        return self._result(self._shown(counts, count_row(h.item_type)), decided)
+        return self._result(self._shown(self._kept(counts), count_row(h.item_type)), decided)
+
+    def _kept(self, counts: beam.PCollection) -> beam.PCollection:
+        return counts | "KeepLargest" >> KeepLargest(self._largest, self._keys)
 
     def _noise(
         self,
@@ -194,6 +208,7 @@ class NoisyCounts(PrivateTransform):
     """
 
     mechanism: HistogramMechanism
+    _takes_windows = True
 
     def __init__(
         self,
@@ -223,6 +238,7 @@ class NoisyCounts(PrivateTransform):
         return self.of(bounded)._expand(bounded)
 
     def _expand(self, bounded: beam.PCollection) -> beam.PCollection:
+        self._check_windows(bounded)
         # What comes from other hands is looked at again; the histograms wire bounding and noise together themselves.
         checked = bounded | "CheckBounded" >> beam.Map(_check_bounded).with_output_types(ContributionBatch)
         m = self.mechanism

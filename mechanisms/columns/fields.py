@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from headcount.mechanisms.batches.contributions import Place
 from headcount.mechanisms.batches.decimals import decimal_bins, decimal_names
 from headcount.mechanisms.columns import times
-from headcount.mechanisms.columns.key_column import INT, UNITS, KeyColumn
+from headcount.mechanisms.columns.key_column import INT, KeyColumn
 from headcount.mechanisms.errors import InputError
 
 CONVERT = "convert it first, for instance to text"
@@ -38,8 +38,8 @@ class Field:
     @property
     def shown(self) -> pa.DataType:
         """The type of the column in the output: the one that was found, where a text is no better for all who read it."""
-        if self.column.unit in UNITS:
-            return times.shown_type(self.column.unit, self.zone)
+        if self.column.time_unit is not None:
+            return times.shown_type(self.column.time_unit, self.zone)
         if self.column.unit == INT:
             return pa.int64()
         if self.column.edges or self._is_text:
@@ -56,7 +56,7 @@ class Field:
         return is_string(self.found) or pa.types.is_decimal(self.found) or is_uuid(self.found)
 
     def values(self, array: pa.Array, place: Place) -> pa.Array:
-        """The values inside: int64 or string (also as a dictionary), null where the column is."""
+        """The values inside: int64 or string (also as a dictionary), null where the column is; of windows, the first one."""
         name = self.column.source
         if isinstance(array, pa.ChunkedArray):
             array = array.combine_chunks()
@@ -73,8 +73,8 @@ class Field:
             return array.cast(pa.int64() if self.kind is int else pa.string())
         if pa.types.is_large_string(array.type) or pa.types.is_string_view(array.type):
             array = array.cast(pa.string())
-        if self.column.unit in UNITS:
-            return times.floored(array, self.column.unit, self.zone, name, place)
+        if self.column.time_unit is not None:
+            return times.floored(array, self.column.time_unit, self.zone, name, place)
         if self.column.unit == INT:
             return _integers(array, name, place)
         if self.column.edges:
@@ -112,7 +112,7 @@ def _problem(column: KeyColumn, found: pa.DataType) -> str | None:
     if pa.types.is_null(found):
         return None
     text, number = is_string(found), pa.types.is_integer(found) or pa.types.is_floating(found)
-    if column.unit in UNITS:
+    if column.time_unit is not None:
         if column.unit == "hour" and pa.types.is_date(found):
             return "dates have no hour; give day, week, month or year"
         return None if text or times.is_time(found) else f"{name}:{column.unit} is for dates and times"

@@ -14,7 +14,10 @@ from headcount.mechanisms.errors import ParameterError
 
 UNITS = ("hour", "day", "week", "month", "year")
 INT = "int"  # texts of whole numbers, as text files hold them
-SYNTAX = "COLUMN, COLUMN:hour (or day, week, month, year), COLUMN:int, or COLUMN:0,18,30,65 (bins)"
+WINDOWS = {"last7": 7, "last28": 28}  # days of a window that ends with each day
+SYNTAX = (
+    "COLUMN, COLUMN:hour (or day, week, month, year), COLUMN:last7 (or last28), COLUMN:int, or COLUMN:0,18,30,65 (bins)"
+)
 
 _EDGE = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _EDGES = re.compile(rf"{_EDGE}(?:,{_EDGE})*")
@@ -28,9 +31,9 @@ Edge = int | float
 class KeyColumn:
     """A column of the input, given by its name or the path of a nested field, and what is made of its values.
 
-    With a `unit` of UNITS, times are the hour, day, week, month or year that they lie in; with INT, texts are the whole numbers
-    that they spell. With `edges`, numbers are the bin that they lie in: below the first, from one to below the next, or from
-    the last on.
+    With a `unit` of UNITS, times are the hour, day, week, month or year that they lie in; with one of WINDOWS, they are the
+    days with which the windows end that they lie in; with INT, texts are the whole numbers that they spell. With `edges`,
+    numbers are the bin that they lie in: below the first, from one to below the next, or from the last on.
     """
 
     source: str
@@ -49,7 +52,17 @@ class KeyColumn:
     @property
     def name(self) -> str:
         """What the column is called in the output."""
-        return f"{self.source}_{self.unit}" if self.unit in UNITS else self.source
+        return f"{self.source}_{self.unit}" if self.unit in (*UNITS, *WINDOWS) else self.source
+
+    @property
+    def days(self) -> int:
+        """How many windows a row is in, each of that many days: 0 where a row has one key."""
+        return WINDOWS.get(self.unit or "", 0)
+
+    @property
+    def time_unit(self) -> str | None:
+        """The unit of time of its values; None where they are no times by a unit."""
+        return "day" if self.days else self.unit if self.unit in UNITS else None
 
     @property
     def spec(self) -> str:
@@ -72,13 +85,13 @@ def parse_column(spec: str) -> KeyColumn:
         raise ParameterError(f"a key column is given as a text ({SYNTAX}), got a {type(spec).__name__}", "item")
     *source, made = _COLON.split(spec) if _COLON.search(spec) else [spec, ""]
     name = ":".join(source).replace("\\:", ":")
-    if len(source) > 1 or (made and made not in (*UNITS, INT) and not _EDGES.fullmatch(made)):
+    if len(source) > 1 or (made and made not in (*UNITS, *WINDOWS, INT) and not _EDGES.fullmatch(made)):
         raise ParameterError(
             f"{spec!r} is no key column: give {SYNTAX}; a colon in the name of a column is written \\:", "item"
         )
     if not made:
         return KeyColumn(name)
-    if made in (*UNITS, INT):
+    if made in (*UNITS, *WINDOWS, INT):
         return KeyColumn(name, made)
     if not all(math.isfinite(float(text)) for text in made.split(",")):
         raise ParameterError(f"the bins of column {name!r} must begin at numbers of 64 bits, got {made}", "item")
@@ -102,6 +115,12 @@ def parse_columns(specs: str | Iterable[str]) -> tuple[KeyColumn, ...]:
     if not columns:
         raise ParameterError("no key column was given: name at least one", "item")
     check_distinct(columns)
+    rolling = [column.spec for column in columns if column.days]
+    if len(rolling) > 1:
+        raise ParameterError(
+            f"{' and '.join(rolling)} are windows that overlap, and a key has one of these: count them one by one",
+            "item",
+        )
     return columns
 
 

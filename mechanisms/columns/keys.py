@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headcount.mechanisms.batches.contributions import Place
+from headcount.mechanisms.batches.distinct import distinct
 from headcount.mechanisms.batches.names import Names, string_buffers
 from headcount.mechanisms.columns.fields import Field, field_of
 from headcount.mechanisms.columns.key_column import KeyColumn, check_distinct
@@ -80,6 +81,23 @@ class Keys:
     def decode(self, names: Names) -> list[pa.Array]:
         """The key columns of names, with their types in the output."""
         return [field.shown_values(values) for field, values in zip(self.fields, self._values(names), strict=True)]
+
+    @property
+    def days(self) -> int:
+        """How many windows each row is in: 0 where no column is one of windows that overlap."""
+        return max(field.column.days for field in self.fields)
+
+    def in_windows(self, names: Names) -> tuple[Names, np.ndarray]:
+        """The names of all windows that rows with these names are in, each once, and for each of the given names the places of
+        its own among them (names x days). A name has the first of its windows, which ends with the day of the row itself."""
+        values, each = self._values(names), np.repeat(np.arange(len(names)), self.days)
+        later = np.tile(np.arange(self.days), len(names))
+        moved = [
+            pa.array(np.asarray(value)[each] + later) if field.column.days else value.take(pa.array(each))
+            for field, value in zip(self.fields, values, strict=True)
+        ]
+        made, place = distinct(self.name_values(moved))
+        return made, place.reshape(len(names), self.days)
 
     def restore(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Released rows with the key columns in place of the names. Rows that begin with the key are sorted by it."""

@@ -26,6 +26,12 @@ class LevelKeys(Keys):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for column in (field.column for field in self.fields):
+            if column.days:
+                raise ParameterError(
+                    f"{column.spec} are windows that overlap, and so no level: they would not add up to what is above them",
+                    "levels",
+                )
         for name in (LEVEL, OTHER):
             if name in self.names:
                 raise ParameterError(

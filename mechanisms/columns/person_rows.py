@@ -43,6 +43,13 @@ class PersonRows(RowSchema):
         super().__post_init__()
         if self.at is not None and self.at in (self.user, self.count):
             raise ParameterError("time must be another column than those of the users and the counts", "time")
+        for column in self.items:
+            if column.days:
+                raise ParameterError(
+                    f"by = {column.spec!r} has a user in several windows, but a user counts for one value of by: give another "
+                    "column; users by windows are counted by headcount histogram and headcount actives",
+                    "by",
+                )
 
     @property
     def carried(self) -> tuple[str, ...]:

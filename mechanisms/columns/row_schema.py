@@ -7,12 +7,14 @@ that is taken as it is, a string or an integer as it comes.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
+import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.windows import USER, window_of
 from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES, Place, contribution_batch
+from headcount.mechanisms.batches.shards import CONTRIBUTIONS
 from headcount.mechanisms.columns.fields import CONVERT, Field, field_of
 from headcount.mechanisms.columns.flags import parse_carried
 from headcount.mechanisms.columns.key_column import KeyColumn, parse_columns
@@ -29,6 +31,7 @@ from headcount.mechanisms.columns.value_ranges import (
 from headcount.mechanisms.errors import InputError, ParameterError
 
 _STRING = pa.string()
+_MOST_IN_WINDOWS = 1 << 21  # contributions that are made of rows at a time
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +68,14 @@ class RowSchema:
             raise ParameterError(f"user, item and count must be different columns, got {', '.join(map(repr, named))}")
         if self.window is not None and self.window.source in (self.user, self.count):
             raise ParameterError("time must be another column than those of the users and the counts", "time")
+        for column in self.items:
+            if column.days and self.window is not None:
+                raise ParameterError(
+                    f"{column.spec} counts a user once in {column.days} days, but with protect = 'user-{self.window.unit}' a "
+                    f"user is another one in each {self.window.unit}, and would count once for each: leave protect out, or "
+                    f"count by {column.source}:{self.window.unit}",
+                    "protect",
+                )
         if isinstance(self.max_item_bytes, bool) or not isinstance(self.max_item_bytes, int) or self.max_item_bytes < 1:
             raise ParameterError(
                 f"max_item_bytes must be a positive integer, got {self.max_item_bytes!r}", "max_item_bytes"
@@ -188,7 +199,7 @@ class RowSchema:
         user = names_of(self.users, (self.user,), columns, place)
         item = names_of(self.keys, self.sources, columns, place)
         count = None if self.count is None else columns[self.count]
-        return contribution_batch(
+        made = contribution_batch(
             user,
             item,
             count,
@@ -197,6 +208,37 @@ class RowSchema:
             max_item_bytes=self.max_item_bytes,
             place=place,
         )
+        return made if self.keys is None or not self.keys.days else in_windows(made, self.keys)
+
+    def parts(self, data: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The rows of a batch in parts, of which each makes a batch of contributions that memory holds."""
+        days = 0 if self.keys is None else self.keys.days
+        most = _MOST_IN_WINDOWS // days if days else max(1, data.num_rows)
+        return (data.slice(start, most) for start in range(0, max(1, data.num_rows), most))
+
+
+def in_windows(batch: pa.RecordBatch, keys: Keys) -> pa.RecordBatch:
+    """The contributions of each row to all windows that it is in: one for each, all of them the user's own.
+
+    Guarantee: a user's rows make that user's contributions alone, so that neighbours stay neighbours for every relation, and
+    whatever bounds a user later sees all of them. (Were rows put into windows once they are bounded, a user would count up to
+    `keys.days` times as much as the noise is made for.)
+    """
+    user, item = (_encoded(batch.column(name)) for name in ("user", "item"))
+    names, place = keys.in_windows(item.dictionary)
+    each = np.repeat(np.arange(batch.num_rows), keys.days)
+    columns = {
+        name: batch.column(name).take(pa.array(each)) for name in batch.schema.names if name not in ("user", "item")
+    }
+    columns["user"] = pa.DictionaryArray.from_arrays(user.indices.take(pa.array(each)), user.dictionary)
+    codes = place[np.asarray(item.indices)].ravel()
+    columns["item"] = pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), names)
+    made = {name: columns[name] for name in batch.schema.names}
+    return pa.RecordBatch.from_pydict(made, metadata={CONTRIBUTIONS: b"1"})  # without a bound, if there was one
+
+
+def _encoded(column: pa.Array) -> pa.DictionaryArray:
+    return column if isinstance(column, pa.DictionaryArray) else column.dictionary_encode()
 
 
 def _found(schema: pa.Schema, path: str) -> pa.DataType | None:

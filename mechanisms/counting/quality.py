@@ -45,7 +45,7 @@ class Quality:
 
     def keep(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The released rows that are good enough; how many are not, and why, is in the metadata of their schema."""
-        count = np.asarray(rows.column("count" if "count" in rows.schema.names else "bounded_count"))
+        count = size_of(rows)
         noisy = small = np.zeros(len(count), dtype=bool)
         if self.max_relative_error is not None:
             noisy = DEVIATIONS * np.asarray(rows.column("noise_stddev")) > self.max_relative_error * count
@@ -56,12 +56,22 @@ class Quality:
             why[f"their noise is above {self.max_relative_error:g} of the count"] = int(noisy.sum())
         if self.suppress_below is not None:
             why[f"their count is below {self.suppress_below:,}"] = int(small.sum())
-        metadata = {**(rows.schema.metadata or {}), _LEFT_OUT: json.dumps(why).encode()}
-        return rows.filter(pa.array(~(noisy | small))).replace_schema_metadata(metadata)
+        return kept_rows(rows, ~(noisy | small), why)
 
 
 #: No limit.
 EVERY_ROW = Quality()
+
+
+def size_of(rows: pa.RecordBatch) -> np.ndarray:
+    """The number that rows are about."""
+    return np.asarray(rows.column("count" if "count" in rows.schema.names else "bounded_count"))
+
+
+def kept_rows(rows: pa.RecordBatch, kept: np.ndarray, why: Mapping[str, int]) -> pa.RecordBatch:
+    """Some rows of a batch, which say how many others were left out, and why, besides those that were before."""
+    told = json.dumps({**left_out(rows), **why}).encode()
+    return rows.filter(pa.array(kept)).replace_schema_metadata({**(rows.schema.metadata or {}), _LEFT_OUT: told})
 
 
 def left_out(rows: pa.RecordBatch) -> Mapping[str, int]:

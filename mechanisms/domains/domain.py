@@ -124,7 +124,7 @@ def inside(field: Field, column: pa.Array, given: Given, told: bool) -> pa.Array
 
 def _maker(field: Field, found: pa.DataType, given: Given) -> tuple[Callable[[pa.Array], pa.Array], str]:
     """What makes values inside of a column of this type, and what such a value is, in words."""
-    text, unit = is_string(found), field.column.unit
+    text, unit = is_string(found), field.column.time_unit or field.column.unit
     if field.column.edges:
         if text:
             return lambda column: _bins(column, field.column.bins), f"a bin like {field.column.bins[1]!r}"

@@ -25,12 +25,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headcount.mechanisms.batches.distinct import distinct
-from headcount.mechanisms.batches.domain import Held, PartDomain, domain_digest, sorted_distinct
+from headcount.mechanisms.batches.domain import Domain, Held, PartDomain, domain_digest, sorted_distinct
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.shards import Shard, consolidate
+from headcount.mechanisms.columns.key_column import KeyColumn
 from headcount.mechanisms.columns.keys import JOINT, Keys, joined
 from headcount.mechanisms.domains.domain import MOST_KEYS, Given, KeyList, values_of_product
-from headcount.mechanisms.errors import InputError
+from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.keys import Release
 
 #: Combinations of the public columns, each of which is counted for every named part.
@@ -72,6 +73,10 @@ class PartlyPublic(PartDomain):
     def holds(self, items: Names) -> pa.BooleanArray:
         """Whether the public part of each of the items is one of the combinations."""
         return self._held.holds(_cut(items, self._columns, self._at))
+
+    def is_public(self, place: int) -> bool:
+        """Whether the key column at this place is one of the public ones."""
+        return place in self._at
 
     def private_parts(self, items: Names) -> Names:
         """The private part of each of the items."""
@@ -118,6 +123,33 @@ def partly_public(lists: Mapping[str, KeyList], keys: Keys, public: Sequence[str
     at = [place for place, name in enumerate(keys.names) if name in lists]
     values = values_of_product(lists, Keys(tuple(keys.fields[place] for place in at)))
     return PartlyPublic(sorted_distinct(joined(values))[0], len(keys.fields), at, public)
+
+
+def check_windows(keys: Keys, domain: Domain | PartDomain | None) -> None:
+    """Refuses windows that overlap (`viewed_at:last7`) unless the days that they end with are public.
+
+    Privacy does not need it, since a user's windows are bounded like any items. But a row is in windows that end after it, so
+    that days beyond the data would be named, with fewer users each.
+    """
+    for place, column in enumerate(field.column for field in keys.fields):
+        public = isinstance(domain, Domain) or (isinstance(domain, PartlyPublic) and domain.is_public(place))
+        if column.days and not public:
+            raise windows_refused(column, True)
+
+
+def windows_refused(column: KeyColumn, taken: bool) -> ParameterError:
+    """The error that a column of windows has no public days; or that what counts does not take it at all."""
+    if not taken:
+        return ParameterError(
+            f"{column.spec} has each row in {column.days} windows that overlap, which histogram and aggregate count alone: "
+            f"count by {column.source}:day here",
+            "item",
+        )
+    return ParameterError(
+        f"{column.spec} counts in windows of {column.days} days, and the days that they end with must be public: give a range "
+        f"of them by domain (--domain), as {column.name}=2026-11-01..2026-11-30, or a list",
+        "domain",
+    )
 
 
 def check_combinations(size: int) -> None:

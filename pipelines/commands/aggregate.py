@@ -187,4 +187,5 @@ COMMAND = JobCommand(
     make_plan=make_plan,
     explain=explain,
     make_transform=make_transform,
+    takes_windows=True,
 )

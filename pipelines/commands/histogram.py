@@ -6,6 +6,8 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from headcount.mechanisms.calibration.expected_error import correlated, users_needed
+from headcount.mechanisms.columns.row_schema import asked
+from headcount.mechanisms.counting.largest import Largest
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.auto import AutoHistogramMechanism
 from headcount.mechanisms.histogram.estimates import EstimatesMechanism
@@ -77,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_bound_from(group)
     add_choice(group, partly=True)
-    groups.add_quality(parser)
+    groups.add_top(groups.add_quality(parser))
     groups.add_output(parser)
     groups.add_release(parser)
 
@@ -93,11 +95,14 @@ def check(args: argparse.Namespace) -> None:
         raise ParameterError(
             f"--max-per-item {args.max_per_item} is for events, and users are counted, each once on an item: add --of events"
         )
-    if args.levels is not None and (args.max_relative_error is not None or args.suppress_below is not None):
+    if args.levels is not None and any(each is not None for each in (*options.quality(args).values(), args.top)):
         raise ParameterError(
-            "rows in levels add up, which they would not if some were left out: leave out --max-relative-error and "
-            "--suppress-below, and filter the rows"
+            "rows in levels add up, which they would not if some were left out: leave out --max-relative-error, "
+            "--suppress-below and --top, and filter the rows"
         )
+    largest = Largest(args.top, tuple(args.per or ()))
+    if args.item is not None:
+        largest.check_columns(asked(args.user or "user", args.item).shown)
     if args.method == "estimates":
         for flag, given in (("--objective", args.objective), ("--bound-share", args.bound_share)):
             if given is not None:
@@ -129,7 +134,8 @@ def make_transform(args: argparse.Namespace, release: Release, item_type: type, 
     """The same as a transform."""
     from headcount.transforms.histogram import Histogram
 
-    how = options.quality(args) | options.how_to_run(args, release, shards) | {"levels": bool(args.levels)}
+    how = options.quality(args) | {"top": args.top, "per": args.per, "levels": bool(args.levels)}
+    how |= options.how_to_run(args, release, shards)
     transform = Histogram(**_parameters(args, item_type, domain_of(args)) | how)
     return transform if isinstance(transform.mechanism, HistogramMechanism) else transform.with_decision()
 
@@ -205,4 +211,5 @@ COMMAND = JobCommand(
     make_plan=make_plan,
     explain=explain,
     make_transform=make_transform,
+    takes_windows=True,
 )

@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from headcount.mechanisms import tuning
+from headcount.mechanisms.columns.key_column import parse_column
 from headcount.mechanisms.count_release.frames import LARGEST_FRAME
 from headcount.mechanisms.count_release.top_items import TopItemsMechanism
 from headcount.mechanisms.count_release.top_names import METHODS, NamedTopMechanism, top_items
@@ -33,6 +34,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="K",
         help="how many items to name at most",
     )
+    add(
+        group,
+        "--overall",
+        action="store_true",
+        help="with several --item: name the K combinations with the most users in all; for the largest of each country and the "
+        "like, see headcount histogram --top",
+    )
     group.add_argument(
         "--method",
         choices=METHODS,
@@ -55,6 +63,7 @@ def check(args: argparse.Namespace) -> None:
     """Refuse parameters that do not go together, by the names of their flags."""
     options.require(args, "--epsilon", "--k")
     options.require_delta(args, options.NAMING)
+    _check_overall(args)
     if args.k_bar is not None and args.method != "draws" and (args.method or args.k > tuning.MOST_DRAWN):
         why = f"got {args.method}" if args.method else f"--k {args.k} goes by names"
         raise ParameterError(f"--k-bar {args.k_bar} is for --method draws, and {why}: leave it out, or give draws")
@@ -62,6 +71,20 @@ def check(args: argparse.Namespace) -> None:
         most = tuning.ITEMS_LOOKED_AT if args.k_bar is None else args.k_bar
         if args.k > most:
             raise ParameterError(f"--k must not exceed --k-bar {most}, got {args.k}")
+
+
+def _check_overall(args: argparse.Namespace) -> None:
+    """Ask which top is meant, where a key has several columns: it could be one of each group as well."""
+    columns = args.item or []
+    if len(columns) > 1 and not args.overall:
+        first = parse_column(columns[0]).name
+        raise ParameterError(
+            f"--k {args.k} with several --item has two meanings: give --overall for the {args.k} combinations with the most "
+            f"users in all, or take headcount histogram with --top {args.k} --per {first} for the {args.k} largest of each "
+            f"{first}, with their counts"
+        )
+    if args.overall and len(columns) < 2:
+        raise ParameterError("--overall says which top of several --item is meant, and there is one: leave it out")
 
 
 def make_mechanism(args: argparse.Namespace, item_type: type) -> TopItemsMechanism | NamedTopMechanism:

@@ -98,11 +98,13 @@ def add_item(group: argparse._ArgumentGroup, needed: bool = True) -> None:
         group,
         "--item",
         needed=needed,
-        python='the column to count, or a list of several; "seen_at:day" is the day of a time, "age:0,18,65" a bin of a number',
+        python='the column to count, or a list of several; "seen_at:day" is the day of a time, "seen_at:last7" the windows of '
+        '7 days that it lies in (or last28), "age:0,18,65" a bin of a number',
         action="append",
         metavar="COLUMN",
         help="the column to count; repeated, each combination of several is counted. COLUMN:hour (or day, week, month, year) "
-        "is for times, COLUMN:0,18,30,65 puts numbers into bins, COLUMN:int is for whole numbers in text files",
+        "is for times, COLUMN:last7 (or last28) counts each in the windows of as many days that it lies in, whose last days "
+        "--domain gives, COLUMN:0,18,30,65 puts numbers into bins, COLUMN:int is for whole numbers in text files",
     )
     group.add_argument(
         "--explode", metavar="COLUMN", help="a column of --item that holds lists: a row counts for each element"
@@ -275,7 +277,7 @@ def short_text(text: str) -> str:
     return text
 
 
-def add_quality(parser: argparse.ArgumentParser) -> None:
+def add_quality(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """Which of the released rows are left out, at no cost."""
     group = parser.add_argument_group("what to leave out of the result, at no cost")
     add(
@@ -293,6 +295,29 @@ def add_quality(parser: argparse.ArgumentParser) -> None:
         type=whole_number(),
         metavar="N",
         help="rows whose noisy count is below N (default: none)",
+    )
+    return group
+
+
+def add_top(group: argparse._ArgumentGroup) -> None:
+    """The largest of the released rows alone."""
+    add(
+        group,
+        "--top",
+        python="keep the rows with the largest counts alone, as many as this, in all or `per` group",
+        type=whole_number(),
+        metavar="N",
+        help="all rows but the N with the largest counts, or with --per but the N largest of each group (default: none)",
+    )
+    add(
+        group,
+        "--per",
+        action="append",
+        python="with `top`: the column of the key, or a list of several, by whose values rows are grouped; its name is that in "
+        "the result",
+        metavar="COLUMN",
+        help="with --top: a column of --item, by its name in the result, such as country: the N largest rows for each of its "
+        "values; may be repeated",
     )
 
 

@@ -111,6 +111,24 @@ def settle_levels(args: argparse.Namespace) -> None:
     args.item = columns
 
 
+def check_windows(args: argparse.Namespace, taken: bool) -> None:
+    """Refuse windows that overlap (COLUMN:last7) where they are not `taken`, or where their days are not public."""
+    from headcount.mechanisms.columns.key_column import parse_columns
+
+    given = getattr(args, "item", None) or getattr(args, "by", None)
+    for column in (each for each in (parse_columns(given) if given else ()) if each.days):
+        from headcount.mechanisms.columns.person_rows import asked_of_people
+        from headcount.mechanisms.columns.row_schema import asked
+        from headcount.mechanisms.domains.partly_public import windows_refused
+        from headcount.pipelines.sources.domain import public_columns
+
+        if hasattr(args, "by"):
+            asked_of_people("user", args.by)  # refuses them
+        shown_keys(args, asked(**rows(args)).shown)  # refuses what does not go with them
+        if not taken or column.name not in public_columns(args):
+            raise windows_refused(column, taken)
+
+
 def shown_keys(args: argparse.Namespace, keys: Keys | None) -> Keys | None:
     """The key columns of the output, of those that rows are read by."""
     from headcount.mechanisms.columns.level_keys import LevelKeys

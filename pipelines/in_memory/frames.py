@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import difflib
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -54,7 +54,8 @@ def counted(data: Any, args: argparse.Namespace) -> Events:
                 f"column {column.source!r} holds no value that tells its type: give a frame whose schema says it"
             )
     row_schema = row_schema.of_schema(reader.schema)
-    return Events((row_schema.batch(batch, place) for batch, place in _placed(reader)), row_schema.shown)
+    read = (part for batch in reader for part in row_schema.parts(batch))
+    return Events((row_schema.batch(batch, place) for batch, place in _placed(read)), row_schema.shown)
 
 
 def people(data: Any, args: argparse.Namespace) -> Events:
@@ -134,7 +135,7 @@ def _contributions(
     return contribution_batch(names, item, count, drop_null=args.drop_null, place=place)
 
 
-def _placed(reader: pa.RecordBatchReader) -> Iterator[tuple[pa.RecordBatch, Place]]:
+def _placed(reader: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, Place]]:
     """Batches with the number of their first row, from 0, as frames count."""
     first = 0
     for batch in reader:

@@ -73,7 +73,8 @@ def _left_out(report: Mapping[str, Any]) -> list[str]:
             "missing, as it could tell of them"
         )
     if report["details"]["parameters"].get("public_domain"):
-        lines.append("only items of the given list were counted, and all of them are shown")
+        shown = "" if report.get("left_out") else ", and all of them are shown"
+        lines.append(f"only items of the given list were counted{shown}")
     lines += [*missing(report), *report.get("note", "").splitlines(), *report.get("decision", "").splitlines()[1:]]
     return [line for line in lines if line]
 

@@ -16,6 +16,7 @@ from headcount.pipelines.pages.charts import Bar
 from headcount.pipelines.pages.parts import INTERVAL_LINE, NOISE_LINE, TOTAL_LINE, Branch, Part
 from headcount.pipelines.pages.rows import Rows, noise_column, size_column
 from headcount.pipelines.reports import tree_rows
+from headcount.pipelines.reports.groups import MOST_ROWS, grouped, groups_of
 from headcount.pipelines.reports.summary import counted, in_range, much_left_out, nothing
 from headcount.pipelines.sinks.meanings import has_intervals, is_metric, total_metrics
 
@@ -23,6 +24,7 @@ FIRST, SHOWN = 20, 50  # rows as bars: at once, and with those that are folded
 FEW = 10  # the same for each of several metrics, at once
 NAMED = 200  # names without numbers
 NODES = 1000  # of a key in levels
+GROUPS = 20  # of which the largest rows are shown
 IN_ORDER = 62  # bars by day, hour and the like stand in the order of time, if there are no more
 CLOSE = 0.1  # of a number: what a reader may take for exact
 _GUIDES = [(1.0, "100 %"), (0.1, "10 %"), (0.01, "1 %")]
@@ -34,7 +36,7 @@ _TYPICAL = {
     "interval": "about a quarter of the width of its interval",
 }
 _OPENS = "a node opens those below it; beside each is its 95 % interval"
-_TIME = re.compile(r" by its (?:minute|hour|day|week|month|year)\b")
+_TIME = re.compile(r" by its (?:last day|minute|hour|day|week|month|year)\b")
 
 Report = Mapping[str, Any]
 
@@ -45,6 +47,8 @@ def needed(report: Report) -> int:
         return NODES
     if people.is_about(report):
         return people.MOST_ROWS
+    if groups_of(report) is not None:
+        return MOST_ROWS
     return max(SHOWN, IN_ORDER, NAMED) if report.get("keys") else SHOWN
 
 
@@ -62,7 +66,7 @@ def parts(report: Report, rows: Rows) -> list[Part]:
         drawn = series.parts(report, rows, metrics)
         if size_column(columns) is not None:
             found = _counted(report, rows)
-            return [*drawn, *found[1:]] if drawn else found
+            return [*(drawn or _groups(report, rows) or found[:1]), *found[1:]]
         if metrics:
             return drawn or [_metric(report, rows, name) for name in metrics]
         return [_named(report, rows) if {*columns} <= {"rank", *report["keys"]} else _listed(report, rows)]
@@ -112,6 +116,27 @@ def _counted(report: Report, rows: Rows) -> list[Part]:
     words = [*counted(report), *much_left_out(report)]
     first_part = Part(heading, words, drawn=drawn, folded=folded, caption=caption)
     return [first_part, *_noise(rows, size, "interval" if has_intervals(report["columns"]) else noise)]
+
+
+def _groups(report: Report, rows: Rows) -> list[Part]:
+    """The largest rows of each group, the group with the largest row first; none if rows are in no groups."""
+    of = groups_of(report)
+    if of is None:
+        return []
+    groups, keys = grouped(rows.largest, of), [key for key in report["keys"] if key not in of.per]
+    heads = [*keys, of.size.replace("_", " "), _INTERVAL if has_intervals(report["columns"]) else _RANGE]
+    line = INTERVAL_LINE if has_intervals(report["columns"]) else NOISE_LINE
+    caption = f"The thin line on a bar {line} Each group has a scale of its own."
+    made = [
+        Part(
+            ", ".join(f"{column} {texts.name(value)}" for column, value in zip(of.per, group.names, strict=True)),
+            drawn=charts.bars([_bar(row, keys, of.size, None) for row in group.rows[:SHOWN]], heads),
+        )
+        for group in groups[:GROUPS]
+    ]
+    which = f": {GROUPS:,} of {texts.several(len(groups), 'group')}" if len(groups) > GROUPS else ""
+    heading = f"The {of.top:,} largest of each {' and '.join(of.per)}{which}"
+    return [Part(heading, [*counted(report), *much_left_out(report)], caption=caption), *made]
 
 
 def _levels(report: Report, rows: Rows) -> list[Part]:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headcount.pipelines.reports.groups import groups_of, summarized
 from headcount.pipelines.reports.summary import (
     SIZES,
     aligned,
@@ -47,7 +48,8 @@ class Series:
 
 def series_of(report: Mapping[str, Any]) -> SeriesOf | None:
     """What the series of a release are; None if it has none."""
-    public = report.get("details", {}).get("parameters", {}).get("public_columns", [])
+    parameters = report.get("details", {}).get("parameters", {})
+    public = [] if "top" in parameters else parameters.get("public_columns", [])
     keys, columns = report.get("keys", []), report["columns"]
     sizes = [name for name in (*SIZES, *total_metrics(columns)) if name in columns]
     if len(public) != 1 or not sizes or not 0 < report["rows"] <= MOST_ROWS:
@@ -71,8 +73,11 @@ def largest_series(rows: pa.Table, of: SeriesOf, number: int) -> tuple[list[Seri
 
 
 def summary_of(report: Mapping[str, Any], rows: Callable[[], pa.Table], bars: bool = False) -> str:
-    """All that is to be said of the rows on a terminal: a line for each of the largest series, where they are series."""
-    of = series_of(report)
+    """All that is to be said of the rows on a terminal: a line for each of the largest series, where they are series, and
+    whole groups, where the largest of each were kept."""
+    of, of_groups = series_of(report), groups_of(report)
+    if of_groups is not None:
+        return summarized(report, of_groups, rows().to_pylist(), bars)
     return summarize(report, bars) if of is None else _summarized(report, of, rows())
 
 

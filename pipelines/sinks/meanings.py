@@ -7,7 +7,6 @@ from types import MappingProxyType
 from typing import Any
 
 from headcount.mechanisms.columns.fields import Field
-from headcount.mechanisms.columns.key_column import UNITS
 from headcount.mechanisms.columns.keys import Keys
 from headcount.mechanisms.columns.level_keys import ALL, LEVEL, OTHER
 
@@ -253,4 +252,6 @@ def _meaning(field: Field) -> str:
     if unit in ("week", "month"):
         first = "the Monday" if unit == "week" else "the first day"
         return f"{source} by its {unit}, as {first} of it, in the time zone {field.zone}"
-    return f"{source} by its {unit}, in the time zone {field.zone}" if unit in UNITS else source
+    if field.column.days:
+        return f"{source} in windows of {field.column.days} days, each by its last day, in the time zone {field.zone}"
+    return f"{source} by its {unit}, in the time zone {field.zone}" if field.column.time_unit else source

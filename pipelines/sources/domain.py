@@ -41,11 +41,17 @@ def domain_digest(args: argparse.Namespace, keys: Keys | None) -> dict[str, str]
 
 def is_named(args: argparse.Namespace) -> bool:
     """Whether items come from the data: without a domain, or with one of some key columns alone."""
+    return public_columns(args) != {column.name for column in parse_columns(args.item or ITEM)}
+
+
+def public_columns(args: argparse.Namespace) -> set[str]:
+    """The key columns that are public by the flags, by their names in the output: all, where there is a list of whole keys."""
     names = {column.name for column in parse_columns(args.item or ITEM)}
-    given = args.domain
+    given = getattr(args, "domain", None)
     if isinstance(given, list) and len(names) > 1:  # of texts on the command line, and of tuples in Python
         given = {each.partition("=")[0]: each for each in given if isinstance(each, str) and "=" in each}
-    return given is None or (isinstance(given, Mapping) and bool(given) and {*given} < names)
+    some = isinstance(given, Mapping) and bool(given) and {*given} < names
+    return set() if given is None else {*given} if some else names
 
 
 def stated(domain: Domain | PartDomain | None) -> dict[str, Any]:

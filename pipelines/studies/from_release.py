@@ -54,7 +54,7 @@ _FLAGS = {
     "count-release": ("relative_error", "k_bar", "max_per_item", "noise_reduction"),
 }
 _USUAL = {"calibrate": "totals"}  # what stands in a report for a flag that was not given
-_LEFT_OUT = ("max_relative_error", "suppress_below")
+_LEFT_OUT = ("max_relative_error", "suppress_below", "top")
 
 ASSUMED = (
     "these counts do not tell what the bound left out: users are assumed to do about as much as it, in four ways that are "

@@ -37,11 +37,16 @@ JOBS = {
     "a chosen bound, public domain": f"{_ONE_STAGE} --delta 1e-6 --noise gaussian --domain {{domain}}",
     "events by country and day": "histogram --of events --epsilon 2 --delta 1e-6 --item country --item seen:day "
     "--time-zone Asia/Tokyo",
+    "the largest items of each country": "histogram --epsilon 2 --delta 1e-6 --item country --item item --top 4 "
+    "--per country --suppress-below 20 --output-files 3",
+    "the largest days, one stage": f"{_ONE_STAGE} --delta 1e-6 --bound 5 --item seen:day --top 3",
     "users in levels": "histogram --epsilon 2 --delta 1e-6 --levels country,seen:month,item",
     "events in levels": "histogram --of events --epsilon 2 --delta 1e-6 --levels country,item --relation replace",
     "users at home in levels": "histogram --epsilon 1 --delta 1e-6 --levels country,number:1,2,4 --home --output-files 2",
     "events by country, all days": "histogram --of events --epsilon 2 --delta 1e-6 --item country --item seen:day "
     "--domain seen_day=2026-09-20..2026-09-29 --output-files 2",
+    "users of the last 7 days, by country": "histogram --epsilon 2 --delta 1e-6 --item country --item seen:last7 "
+    "--domain seen_last7=2026-09-22..2026-09-29 --time-zone Asia/Tokyo",
     "some rows, a public table": "histogram --of events --epsilon 2 --delta 1e-6 --item region --join {table} --on country "
     "--where (number>=0.25)and(region!=west)",
     "protected by day": "histogram --epsilon 1 --delta 1e-6 --item seen:day --protect user-day --time seen",
@@ -57,6 +62,8 @@ JOBS = {
     "metrics in chosen ranges, zCDP": "aggregate --rho 0.5 --delta 1e-6 --users --sum number:auto --mean number:-auto:auto",
     "metrics by country, all days": "aggregate --epsilon 2 --delta 1e-6 --item country --item seen:day --users --events "
     "--mean number:0:20 --domain seen_day=2026-09-20..2026-09-29",
+    "metrics of the last 28 days": "aggregate --epsilon 2 --delta 1e-6 --item seen:last28 --users --sum number:0:20 "
+    "--domain seen_last28=2026-09-22..2026-09-29 --output-files 2",
     "metrics in levels": "aggregate --epsilon 2 --delta 1e-6 --levels country,item --users --events --sum number:0:20 "
     "--mean number:0:20",
     "the bound alone": "choose-bound --epsilon 0.1 --for-epsilon 0.9 --for-delta 1e-6",
@@ -104,6 +111,7 @@ JOBS = {
     "a property": "shape --epsilon 1 --property support-coverage --coverage 5000",
     "the top": "top --k 5 --epsilon 2 --delta 1e-4 --relation replace --output-files 2",
     "the top, named first": "top --k 12 --epsilon 2 --delta 1e-4 --output-files 2",
+    "the top of all pairs": "top --k 5 --epsilon 2 --delta 1e-4 --item country --item number:1,2,4 --overall",
     "a distribution, samples chosen": "distribution --epsilon 1 --delta 1e-6 --domain {domain}",
     "a distribution of users who differ": "distribution --epsilon 1 --samples-per-user 3 --domain {domain}",
     "a distribution, dense": "distribution --epsilon 1 --samples-per-user 5 --method dense --domain {domain}",
@@ -128,6 +136,8 @@ WIRED = [
     "events in levels",
     "users at home in levels",
     "events by country, all days",
+    "users of the last 7 days, by country",
+    "the largest items of each country",
     "some rows, a public table",
     "names of bins and hours",
     "metrics by country, all days",

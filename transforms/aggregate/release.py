@@ -92,6 +92,7 @@ class Aggregate(PrivateTransform):
     """
 
     mechanism: AggregateMechanism
+    _takes_windows = True
 
     def __init__(
         self,

@@ -15,10 +15,17 @@ from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.batches.domain import Domain, PartDomain, public_domain
 from headcount.mechanisms.columns.keys import ITEM, Keys
 from headcount.mechanisms.columns.level_keys import LevelKeys
+from headcount.mechanisms.domains.partly_public import check_windows, windows_refused
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.mechanism import Promise
 from headcount.mechanisms.randomness.keys import Release
-from headcount.transforms.core.contributions import ContributionBatch, check_whole, contributed, reading_of
+from headcount.transforms.core.contributions import (
+    ContributionBatch,
+    check_whole,
+    contributed,
+    is_contributions,
+    reading_of,
+)
 from headcount.transforms.core.release import full_label, release_for
 from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.core.rows import ToRows
@@ -43,6 +50,7 @@ class PrivateTransform(beam.PTransform):
 
     mechanism: Promise
     _domain_field = "domain"  # what a mechanism calls its public domain
+    _takes_windows = False  # whether keys may be windows that overlap
 
     def __init__(
         self,
@@ -126,7 +134,17 @@ class PrivateTransform(beam.PTransform):
     def _drawn(self, rows: beam.PCollection) -> tuple[Release, str]:
         """The one release of all steps, and the label of what they draw. Refuses rows that no release may be made of."""
         check_whole(rows)
+        self._check_windows(rows)
         return release_for(rows.pipeline, self._release, self._reading(rows)), full_label(rows)
+
+    def _check_windows(self, rows: beam.PCollection) -> None:
+        """Refuses keys that are windows which overlap, unless the transform takes them and their days are public."""
+        fields = rows.element_type.keys.fields if is_contributions(rows) else ()
+        for column in (field.column for field in fields):
+            if column.days and not self._takes_windows:
+                raise windows_refused(column, False)
+        if fields:
+            check_windows(rows.element_type.keys, getattr(self.mechanism, self._domain_field, None))
 
     def _reading(self, rows: beam.PCollection) -> str:
         """How rows are read, which the key of a release depends on."""

@@ -282,9 +282,10 @@ class _ToBatches(beam.DoFn):
             metadata = {}
         place = self._place(metadata)
         for batch in [frame] if isinstance(frame, pa.RecordBatch) else frame_reader(frame, self._row_schema.columns):
-            yield self._batch(self._row_schema.columns_of(batch, place), place, self._row_schema)
-            if place.first_row is not None:
-                place = dataclasses.replace(place, first_row=place.first_row + batch.num_rows)
+            for part in self._row_schema.parts(batch):
+                yield self._batch(self._row_schema.columns_of(part, place), place, self._row_schema)
+                if place.first_row is not None:
+                    place = dataclasses.replace(place, first_row=place.first_row + part.num_rows)
 
     def _again(self, checked: pa.RecordBatch | pa.Table) -> Iterator[pa.RecordBatch]:
         yield from checked.to_batches() if isinstance(checked, pa.Table) else [checked]

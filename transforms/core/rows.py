@@ -1,11 +1,14 @@
 """The rows that transforms give. (No postponed annotations here: Beam derives the schemas from the types.)"""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import apache_beam as beam
 import pyarrow as pa
 
+from headcount.mechanisms.batches.packing import from_ipc, to_ipc
+from headcount.mechanisms.columns.keys import Keys
+from headcount.mechanisms.counting.largest import Largest
 from headcount.mechanisms.counting.quality import Quality
 
 
@@ -41,6 +44,37 @@ class KeepGood(beam.PTransform):
 def _kept(file: tuple[int, pa.RecordBatch], quality: Quality) -> tuple[int, pa.RecordBatch]:
     number, batch = file
     return number, quality.keep(batch)
+
+
+class KeepLargest(beam.PTransform):
+    """(file, released rows with an item and a count) -> the largest of all files together, each in its own; all, where no
+    number is given."""
+
+    def __init__(self, largest: Largest, keys: Keys) -> None:
+        super().__init__()
+        self._largest, self._keys = largest, keys
+
+    def expand(self, batches: beam.PCollection) -> beam.PCollection:
+        if self._largest.top is None:
+            return batches
+        return (
+            batches
+            | "Together" >> beam.MapTuple(_together).with_output_types(tuple[int, tuple[int, bytes]])
+            | "AllFiles" >> beam.GroupByKey()
+            | "Keep"
+            >> beam.FlatMap(_kept_largest, self._largest, self._keys).with_output_types(tuple[int, pa.RecordBatch])
+        )
+
+
+def _together(number: int, batch: pa.RecordBatch) -> tuple[int, tuple[int, bytes]]:
+    return 0, (number, to_ipc(batch))
+
+
+def _kept_largest(
+    files: tuple[int, Iterable[tuple[int, bytes]]], largest: Largest, keys: Keys
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    numbers, streams = zip(*sorted(files[1]), strict=True)
+    yield from zip(numbers, largest.keep([from_ipc(stream) for stream in streams], keys), strict=True)
 
 
 class NoisyCount(NamedTuple):

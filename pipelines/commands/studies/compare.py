@@ -119,6 +119,7 @@ def check(args: argparse.Namespace) -> None:
         )
     if not args.epsilon:
         raise ParameterError("--epsilon must be a number, or several with commas between them, got none")
+    options.check_windows(args, False)
     named(methods_of(QUESTIONS, 1), args.methods or ())
     for promised in promises(args):
         options.make_budget(argparse.Namespace(**promised._asdict()))

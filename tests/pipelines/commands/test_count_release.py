@@ -183,6 +183,12 @@ def test_explain_reads_nothing(run):
         (["top", "--epsilon", "1", "--delta", "1e-6"], "missing --k"),
         (["top", "--k", "3", "--epsilon", "1"], "for instance --delta 1e-8"),
         (
+            ["top", "--k", "3", "--item", "a:day", "--item", "b", "--epsilon", "1", "--delta", "1e-6"],
+            "give --overall for the 3 combinations with the most users in all, or take headcount histogram with --top 3 --per "
+            "a_day for the 3 largest of each a_day",
+        ),
+        (["top", "--k", "3", "--item", "a", "--overall", "--epsilon", "1", "--delta", "1e-6"], "leave it out"),
+        (
             ["top", "--method", "draws", "--k", "30", "--k-bar", "20", "--epsilon", "1", "--delta", "1e-6"],
             "must not exceed --k-bar 20, got 30",
         ),
