@@ -86,7 +86,7 @@ class Neighbours:
         command = load(self.command)
         assert isinstance(command, JobCommand)
         args, _ = parser.parse(command, [*shlex.split(self.line)[1:], "--input", "rows", "--output", "rows"])
-        command.check(args)
+        command.check_flags(args)
         if getattr(args, "domain", None) is not None:
             args.domain = domain_of(args)
         table = pa.concat_tables([self.others, self.one]) if with_one else self.others
