@@ -109,6 +109,7 @@ def make_plan(args: argparse.Namespace, made: TopItemsMechanism | NamedTopMechan
     """What the command says of itself, and the public parameters of it."""
     by_draws = isinstance(made, TopItemsMechanism)
     own = {"method": METHODS[0 if by_draws else 1], "k_bar": made.k_bar if by_draws else None}
+    own |= {"overall": args.overall or None}
     told = {"users_needed": math.ceil(made.threshold)} if isinstance(made, TopItemsMechanism) else {}
     return Plan(made.guarantee(), own, files="top", summary=told)
 
