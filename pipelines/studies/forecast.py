@@ -117,7 +117,7 @@ def foresee(
             continue
         for part in found[cell][0][0]:
             numbers = {
-                name: _expected([(told[part].get(name), belief) for told, belief in found[cell]], name == "half_width")
+                name: _expected([(told[part].get(name), belief) for told, belief in found[cell]], name)
                 for name in MEANINGS
             }
             known = {name: each for name, each in numbers.items() if each is not None}
@@ -160,9 +160,10 @@ def _larger(values: Numbers, smaller: float) -> Numbers:
     return values | {name: smaller * value for name, value in scaled.items() if value is not None}
 
 
-def _expected(values: Sequence[tuple[float | None, float]], of_ratios: bool = False) -> Expected | None:
-    """The mean of values by the belief in each, or of their logarithms, and a range on a scale of ratios: two standard
-    deviations, with what users may be unlike all of these, and no less than what was seen."""
+def _expected(values: Sequence[tuple[float | None, float]], name: str) -> Expected | None:
+    """The mean of values by the belief in each, and a range on a scale of ratios: two standard deviations, with what users may
+    be unlike all of these, and no less than what was seen. Half widths are ratios in their mean, too; shares that are other may
+    be near 0, and their range is what was seen."""
     known = [(value, belief) for value, belief in values if value is not None]
     if not known:
         return None
@@ -172,10 +173,10 @@ def _expected(values: Sequence[tuple[float | None, float]], of_ratios: bool = Fa
     if mean == 0 or len(numbers) == 1:
         return Expected(mean, float(numbers.min()), float(numbers.max()))
     logs = np.log(np.maximum(numbers, mean / 100))
-    if of_ratios:
+    if name == "half_width":
         mean = math.exp(float(weights @ logs))
-    spread = math.sqrt(float(weights @ (logs - weights @ logs) ** 2) * len(logs) / (len(logs) - 1))
-    wide = math.exp(_WIDE * math.hypot(spread, _UNLIKE))
+    variance = 0.0 if name == "other" else float(weights @ (logs - weights @ logs) ** 2) * len(logs) / (len(logs) - 1)
+    wide = math.exp(_WIDE * math.hypot(math.sqrt(variance), _UNLIKE))
     return Expected(mean, min(mean / wide, float(numbers.min())), max(mean * wide, float(numbers.max())))
 
 

@@ -28,6 +28,7 @@ from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines.studies.data import Data, of_shard
 from headcount.pipelines.studies.methods import Method
 from headcount.pipelines.studies.populations.models import Population
+from headcount.pipelines.studies.populations.public_values import on_public_values
 from headcount.pipelines.studies.run import run_once
 from headcount.pipelines.studies.scores import score
 
@@ -136,7 +137,9 @@ class PartlyPublicItems:
         weights = population.public
         if weights is None or len(weights) != self.size:
             weights = np.ones(self.size)
-        return of_shard(on_public_values(shard, weights, random), str)
+        made = on_public_values(shard, weights, random)
+        place, value = np.divmod(np.asarray(made.items), self.size)
+        return of_shard(dataclasses.replace(made, items=joined([shard.items.take(place), pa.array(value)])), str)
 
     def made(self, mechanism: Any) -> Mechanism:
         """The mechanism for such data."""
@@ -176,20 +179,6 @@ def kind_of(method: Method, mechanism: Mechanism) -> Kind:
         return InLevels(method.levels())
     domain = getattr(mechanism, "domain", None)
     return PartlyPublicItems(domain.size, domain.public) if isinstance(domain, PartDomain) else Items()
-
-
-def on_public_values(shard: Shard, weights: np.ndarray, random: np.random.Generator) -> Shard:
-    """The same users, each of their events with a public value by chance, as often as the weights say."""
-    size, ends = len(weights), np.cumsum(weights)
-    event = np.repeat(np.arange(len(shard.item)), shard.count)
-    value = np.minimum(np.searchsorted(ends, ends[-1] * random.random(len(event)), side="right"), size - 1)
-    user = np.repeat(np.arange(len(shard.users)), shard.rows_per_user())[event]
-    whole = len(shard.items) * size
-    pairs, count = np.unique(user * whole + shard.item[event] * size + value, return_counts=True)
-    codes, item = np.unique(pairs % whole, return_inverse=True)
-    keys = joined([shard.items.take(pa.array(codes // size)), pa.array(codes % size)])
-    offsets = np.searchsorted(pairs // whole, np.arange(len(shard.users) + 1)).astype(np.int64)
-    return Shard(shard.users, keys, offsets, item.astype(np.int64), count.astype(np.int64))
 
 
 def _needed(users: np.ndarray, shown: int) -> float | None:

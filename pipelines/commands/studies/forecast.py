@@ -20,6 +20,7 @@ from headcount.pipelines.studies import from_release
 from headcount.pipelines.studies.bar import Bar
 from headcount.pipelines.studies.comparison import check_folder
 from headcount.pipelines.studies.forecast import foresee, looked_at
+from headcount.pipelines.studies.from_levels import LevelsRelease
 from headcount.pipelines.studies.methods import Method, Promised, method_of
 from headcount.pipelines.studies.outlook import CSV, PAGE, Forecast
 from headcount.pipelines.studies.populations import assumed
@@ -163,7 +164,7 @@ def _believed(
     args: argparse.Namespace,
     report: Mapping[str, Any],
     rows: Rows,
-    like: from_release.PublishedRelease | None,
+    like: from_release.PublishedRelease | LevelsRelease | None,
     depth: int,
 ) -> tuple[str, list[str], Sequence[Believed]]:
     """What a forecast is founded on, in words, what is assumed beside, and the populations; with trees of this depth."""
@@ -178,7 +179,7 @@ def _believed(
         if args.users is not None:
             believed = [(population.of_size(args.users), belief) for population, belief in believed]
         name = f"headcount {report['command']}, epsilon {like.promised.epsilon:g}"
-        basis = f"like an earlier release ({name}, {len(like.bounded):,} items)"
+        basis = f"like an earlier release ({name}, {like.description()})"
         told = f"{basis}; {args.users:,.0f} users, as given" if args.users is not None else _with_users(basis, believed)
         return told, notes, believed
     above, skew = (args.items or ())[:-1], 1.0 if args.skew is None else args.skew

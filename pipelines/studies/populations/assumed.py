@@ -34,7 +34,7 @@ TREE_WORDS = (
 
 def users_of(mean: float) -> list[UserModel]:
     """One model of each kind, with this number of events of a user on average."""
-    return [_with_mean(mean, *kind) for kind in KINDS]
+    return [with_mean(mean, *kind) for kind in KINDS]
 
 
 def from_numbers(users: float, events_per_user: float, items: int, skew: float) -> list[Believed]:
@@ -75,7 +75,8 @@ def in_trees(believed: Sequence[Believed], depth: int, sizes: Sequence[int], ske
     return found
 
 
-def _with_mean(mean: float, spread: float, habit: float, heavy: bool) -> UserModel:
+def with_mean(mean: float, spread: float, habit: float, heavy: bool) -> UserModel:
+    """The model of a kind with this number of events of a user on average."""
     low, high = -20.0, float(np.log(MOST_EVENTS))
     for _ in range(50):
         middle = (low + high) / 2

@@ -187,6 +187,7 @@ def test_levels_that_do_not_fit_are_refused_in_words():
             headcount.forecast(**given, items=items, method=method)
 
 
+@pytest.mark.seconds
 def test_levels_in_words(capsys, tmp_path):
     flags = ["--users", "3e3", "--events-per-user", "5", "--items", "10,300", "--skew", "1.1", "--delta", "1e-6"]
     run(

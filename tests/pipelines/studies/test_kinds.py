@@ -1,6 +1,8 @@
 """Forecasts of keys in levels and of keys partly public: made-up trees, and what is forecast beside what was released.
 
-Releases have a fixed key. Forecasts draw their own noise: what they say is a mean over releases of four populations.
+Releases have a fixed key. Forecasts draw their own noise: what they say is a mean over releases of four populations. In eight
+runs the standard deviations of their logarithms were below .01 for named nodes, .02 for half widths of cities, and .14 for
+those above. Factors leave more than five of these beyond what was seen: false alarms are below one in a million.
 """
 
 from __future__ import annotations
@@ -14,10 +16,13 @@ import pytest
 import headcount
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.columns.keys import JOINT
+from headcount.mechanisms.errors import InputError
 from headcount.pipelines.studies.forecast import foresee
-from headcount.pipelines.studies.kinds import InLevels, PartlyPublicItems, kind_of, on_public_values
+from headcount.pipelines.studies.from_levels import read_levels
+from headcount.pipelines.studies.kinds import InLevels, PartlyPublicItems, kind_of
 from headcount.pipelines.studies.methods import Promised, method_of
 from headcount.pipelines.studies.populations import assumed
+from headcount.pipelines.studies.populations.public_values import on_public_values
 from headcount.pipelines.studies.populations.trees import ItemTree, grown, usual_sizes
 from tests.fixed_key import write_fixed_key
 from tests.pipelines.studies.tree_logs import LAWS, LEVELS, tree_log
@@ -63,10 +68,9 @@ def test_events_are_spread_over_the_public_values_and_none_is_lost():
     shard = Shard(pa.array([0, 1]), pa.array([5, 9]), np.array([0, 2, 3]), np.array([0, 1, 1]), np.array([400, 1, 600]))
     made = on_public_values(shard, np.array([3.0, 0.0, 1.0]), np.random.default_rng(1))
     assert made.totals().tolist() == [401, 600]
-    keys = made.items.take(pa.array(made.item)).to_pylist()
-    parts = [each.split(JOINT) for each in keys]
-    assert {item for item, _ in parts} == {"5", "9"} and {value for _, value in parts} == {"0", "2"}
-    first = sum(count for (_, value), count in zip(parts, made.count, strict=True) if value == "0")
+    place, value = np.divmod(np.asarray(made.items)[made.item], 3)
+    assert {*place} == {0, 1} and {*value} == {0, 2}
+    first = made.count[value == 0].sum()
     assert 650 < first < 850  # of 1,001 events three quarters: 751 +- 14
 
 
@@ -80,6 +84,7 @@ def test_the_kind_is_that_of_the_method():
         assert kind_of(method, method.mechanism(Promised(1.0, 1e-6), int)) == kind
 
 
+@pytest.mark.seconds
 def test_one_outlook_for_each_level():
     believed = assumed.in_trees(assumed.from_numbers(3000, 5, 300, 1), 2, [10], 1.0)
     methods = [method_of(("histogram", "--levels", "country,city")), method_of(("histogram",))]
@@ -92,6 +97,7 @@ def test_one_outlook_for_each_level():
     assert root["half_width"].low > 0 and told[0].decision == told[2].decision
 
 
+@pytest.mark.seconds
 def test_keys_partly_public_say_pages_and_not_rows():
     believed = assumed.from_numbers(3000, 5, 300, 1)
     (told,) = foresee(believed[:1], [method_of(tuple(PARTLY.split()))], [Promised(2.0, 1e-6)])
@@ -133,3 +139,64 @@ def test_partly_public_from_assumptions_beside_a_release(key, law):
     assert within(1.5, told.expected["items"].mean, rows.num_rows / 10)
     width = float(np.median([(row["high"] - row["low"]) / 2 for row in rows.to_pylist()]))
     assert within(1.5, told.expected["half_width"].mean, width)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("law", ["anywhere", "one country", "few active"])
+@pytest.mark.parametrize("flags", [{}, {"home": True}, {"of": "events"}], ids=["users", "home", "events"])
+def test_levels_like_a_release(key, law, flags):
+    """From a release at epsilon 1, that at 2: named nodes within a factor of 1.5, and half widths of all levels within 1.3 at
+    home, of users and events within 5."""
+    made = {"user": "user", "levels": LEVELS, "delta": 1e-6, **flags, **key}
+    first = headcount.histogram(tree_log(law).rows, epsilon=1, **made)
+    rows = headcount.histogram(tree_log(law).rows, epsilon=2, **made).table.to_pylist()
+    told = headcount.forecast(like=first, epsilon=2)
+    assert told.outlooks[0].method.levels() == ("country", "region", "city") and "named nodes" in told.basis
+    for each in told.outlooks:
+        shown = [row for row in rows if row["level"] == each.level and not row["other"]]
+        assert within(1.5, each.expected["items"].mean, len(shown)), each.level
+        width = float(np.median([(row["high"] - row["low"]) / 2 for row in shown]))
+        assert within(1.3 if "home" in flags else 5, each.expected["half_width"].mean, width), each.level
+
+
+@pytest.mark.slow
+def test_partly_public_like_a_release(key):
+    """From a release at epsilon 1, that at 2: pages within a factor of 2, half widths within 1.5."""
+    log = tree_log("few active")
+    made = {"user": "user", "item": ["city", "day"], "domain": {"day": (1, 10)}, "delta": 1e-6, **key}
+    first = headcount.histogram(log.rows, epsilon=1, **made)
+    rows = headcount.histogram(log.rows, epsilon=2, **made).table.to_pylist()
+    told = headcount.forecast(like=first, epsilon=2)
+    assert "each with 10 public values" in told.basis
+    assert within(2, told.outlooks[0].expected["items"].mean, len(rows) / 10)
+    width = float(np.median([(row["high"] - row["low"]) / 2 for row in rows]))
+    assert within(1.5, told.outlooks[0].expected["half_width"].mean, width)
+
+
+@pytest.mark.seconds
+def test_a_tree_like_a_release_has_what_is_other_in_leaves_without_a_name():
+    """Nodes as they are named, and as much in leaves without a name as the rows say is other, under the same nodes."""
+    rows = [_row("all", 1000), _row("country", 90, other=True)]
+    for number in range(2):
+        rows += [_row("country", 455, f"c{number}"), _row("city", 55 + 50 * number, f"c{number}", other=True)]
+        rows += [_row("city", 80 - 8 * place, f"c{number}", f"{place}") for place in range(5 + number)]
+    report = {"keys": ["country", "city"], "details": {"chosen": {}}}
+    method = method_of(("histogram", "--home", "--levels", "country,city"))
+    release = read_levels(method, Promised(1.0, 1e-6), report, rows)
+    assert release.description() == "2, 11 named nodes of its levels"
+    believed, notes = release.populations()
+    assert sum(belief for _, belief in believed) == pytest.approx(1) and notes
+    for population, _ in believed:
+        tree = population.tree
+        assert tree is not None and tree.depth == 2 and population.size == pytest.approx(1000)
+        hidden, node = population.items[11:], tree.nodes[0][11:]
+        assert np.bincount(tree.nodes[0][:11]).tolist() == [5, 6]
+        assert hidden.sum() / population.items.sum() == pytest.approx(250 / 1000, abs=0.15)
+        assert len(hidden) and node.max() >= 2, "some are in a country without a name"
+    with pytest.raises(InputError, match="at least 10 nodes of its last level"):
+        read_levels(method, Promised(1.0, 1e-6), report, rows[:4])
+
+
+def _row(level: str, count: float, country: str = "", city: str = "", other: bool = False) -> dict[str, object]:
+    noisy = {"count": count, "bounded_count": count + 0.5, "noise_stddev": 5.0}
+    return {"level": level, "country": country, "city": city, "other": other, **noisy}
