@@ -9,8 +9,8 @@ within 15 % of it, and the median error within 25 %, or within half of one count
 the forecast gives; at the end, how many of all ranges hold the outcome. The synthetic laws, and after misses the real sets,
 were looked at while forecasts were built.
 
-With `--keys levels`, `home` or `partly` the items are cities, dealt out in turn to 200 regions, and these to 20 countries; or each
-event has one of ten days. Beside each forecast stands one real release: named nodes and half widths, level by level.
+With `--keys levels`, `home` or `partly` the items are cities, dealt out in turn to 200 regions, and these to 20 countries; or
+each event has one of ten days. Beside each forecast stands one real release: named nodes and half widths, level by level.
 """
 
 from __future__ import annotations
@@ -116,8 +116,11 @@ def measure_keys(name: str, batch: pa.RecordBatch, keys: str, of: str, delta: fl
         named, half = outlook.expected["items"], outlook.expected.get("half_width")
         inside = [named.low <= items <= named.high, *([half.low <= width <= half.high] if half and shown else [])]
         where = f"{name} {outlook.level or keys}, epsilon {outlook.promised.epsilon:g}"
-        words = f"named {_range(named, '{:,.0f}')} and were {items:,}, half width {_range(half, '{:,.0f}')} and was {width:,.0f}"
-        print(f"{where:>40}: {words}, {seconds:.0f} s", flush=True)
+        words = f"named {_range(named, '{:,.0f}')} and were {items:,}"
+        print(
+            f"{where:>40}: {words}, half width {_range(half, '{:,.0f}')} and was {width:,.0f}, {seconds:.0f} s",
+            flush=True,
+        )
         lines.append(
             {
                 "data": where,
