@@ -119,7 +119,7 @@ class InLevels:
                 "held": _mean((low[at] <= true[at]) & (true[at] <= high[at])),
                 "half_width": _quantile((high[at] - low[at]) / 2, 0.5),
                 "other": float(other / max(other + true[at].sum(), 1)),
-                "users_needed": _needed(users[depth == level], len(at)) if level else None,
+                "users_needed": _told_by_both(users[depth == level], len(at)) if level else None,
             }
         return found
 
@@ -184,6 +184,13 @@ def kind_of(method: Method, mechanism: Mechanism) -> Kind:
 def _needed(users: np.ndarray, shown: int) -> float | None:
     """The users of the least item, if so many are shown. Where all are, the least of them says nothing of what is needed."""
     return float(np.sort(users)[::-1][shown - 1]) if 0 < shown < len(users) else None
+
+
+def _told_by_both(users: np.ndarray, shown: int) -> float | None:
+    """The same, where the least node that is shown and the largest that is not are about as large: of few nodes they are not, and
+    neither says what is needed."""
+    ranked = np.sort(users)[::-1]
+    return _needed(users, shown) if 0 < shown < len(ranked) and ranked[shown - 1] <= 2 * ranked[shown] else None
 
 
 def _errors(counts: np.ndarray, true: np.ndarray) -> Numbers:

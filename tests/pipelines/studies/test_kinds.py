@@ -19,7 +19,7 @@ from headcount.mechanisms.columns.keys import JOINT
 from headcount.mechanisms.errors import InputError
 from headcount.pipelines.studies.forecast import foresee
 from headcount.pipelines.studies.from_levels import read_levels
-from headcount.pipelines.studies.kinds import InLevels, PartlyPublicItems, kind_of
+from headcount.pipelines.studies.kinds import InLevels, PartlyPublicItems, _told_by_both, kind_of
 from headcount.pipelines.studies.methods import Promised, method_of
 from headcount.pipelines.studies.populations import assumed
 from headcount.pipelines.studies.populations.public_values import on_public_values
@@ -82,6 +82,11 @@ def test_the_kind_is_that_of_the_method():
     ):
         method = method_of(tuple(words.split()))
         assert kind_of(method, method.mechanism(Promised(1.0, 1e-6), int)) == kind
+
+
+def test_what_a_node_needs_is_told_where_shown_and_hidden_ones_meet():
+    assert _told_by_both(np.array([90, 10, 50, 30]), 2) == 50
+    assert _told_by_both(np.array([90, 10, 50, 30]), 3) is None and _told_by_both(np.array([90, 10]), 2) is None
 
 
 @pytest.mark.seconds
