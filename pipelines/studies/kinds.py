@@ -187,8 +187,8 @@ def _needed(users: np.ndarray, shown: int) -> float | None:
 
 
 def _told_by_both(users: np.ndarray, shown: int) -> float | None:
-    """The same, where the least node that is shown and the largest that is not are about as large: of few nodes they are not, and
-    neither says what is needed."""
+    """The same, where the least node that is shown and the largest that is not are about as large: else neither says what is
+    needed."""
     ranked = np.sort(users)[::-1]
     return _needed(users, shown) if 0 < shown < len(ranked) and ranked[shown - 1] <= 2 * ranked[shown] else None
 
