@@ -104,7 +104,11 @@ def measure_keys(name: str, batch: pa.RecordBatch, keys: str, of: str, delta: fl
     given = {"user": "user", "of": of, "delta": delta, **KEYS[keys]}
     first = headcount.histogram(rows, epsilon=FROM, **given)
     started = time.monotonic()
-    told = headcount.forecast(like=first, epsilon=TO)
+    try:
+        told = headcount.forecast(like=first, epsilon=TO)
+    except headcount.InputError as error:
+        print(f"{name:>24}: {error}", flush=True)
+        return []
     seconds = time.monotonic() - started
     released = {epsilon: headcount.histogram(rows, epsilon=epsilon, **given).table.to_pylist() for epsilon in TO}
     lines = []
