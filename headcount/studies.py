@@ -90,7 +90,7 @@ def forecast(
     shape: Path | Result | None = None,
     users: float | None = None,
     events_per_user: float | None = None,
-    items: float | None = None,
+    items: float | Sequence[float] | None = None,
     skew: float | None = None,
     epsilon: float | Sequence[float],
     delta: float | None = None,
@@ -107,7 +107,8 @@ def forecast(
     Parameters:
         like: an earlier release of histogram, plume or count_release: its folder, or what the call gave (default: None).
         shape: a release of `shape`, likewise; needs `events_per_user` (default: None).
-        users, events_per_user, items, skew: what you assume, without a release: the item of rank r occurs as r^-skew.
+        users, events_per_user, items, skew: what you assume, without a release: the item of rank r occurs as r^-skew. With
+            `like`, `users` is how many of them there will be. For a key in levels, `items` may have a number for each level.
         epsilon: one, or several.
         delta, relation: those of every release (default: None, as the earlier release, or 1e-8 and "add-remove").
         method: a command with its own flags, such as "histogram --bound 20", or several (default: None, as the earlier release,
@@ -140,5 +141,5 @@ def _forecast(parameters: dict[str, Any]) -> Forecast:
 
 def _with_commas(name: str, value: Any) -> Any:
     """A list of what the command line has as one text with commas."""
-    listed = name in ("epsilon", "methods") and isinstance(value, Iterable) and not isinstance(value, str)
+    listed = name in ("epsilon", "methods", "items") and isinstance(value, Iterable) and not isinstance(value, str)
     return ",".join(map(str, value)) if listed else value

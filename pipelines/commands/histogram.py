@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from headcount.mechanisms.calibration.expected_error import correlated, users_needed
+from headcount.mechanisms.columns.key_column import parse_columns
 from headcount.mechanisms.columns.row_schema import asked
 from headcount.mechanisms.counting.largest import Largest
 from headcount.mechanisms.errors import ParameterError
@@ -14,7 +15,6 @@ from headcount.mechanisms.histogram.estimates import EstimatesMechanism
 from headcount.mechanisms.histogram.factory import CALIBRATIONS, METHODS, OF, histogram
 from headcount.mechanisms.histogram.fixed import HistogramMechanism
 from headcount.mechanisms.levels.factory import AnyHistogram, histogram_or_levels
-from headcount.mechanisms.levels.release import LevelsMechanism
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines.command import FIRST_EXAMPLE, JobCommand
 from headcount.pipelines.commands.bound_options import (
@@ -177,16 +177,15 @@ def explain(args: argparse.Namespace, made: AnyHistogram) -> str:
     """The promise and what it costs, in words, before anything is read; where something is chosen, on typical data."""
     if isinstance(made, HistogramMechanism):
         return report.explain(made.guarantee(), made.plan)
-    if isinstance(made, LevelsMechanism):
-        return made.guarantee().description()
     lines = [made.guarantee().description().rstrip(), ""]
     if isinstance(made, EstimatesMechanism):
         lines += made.stages.expected_error_lines()
     if not isinstance(made, EstimatesMechanism) or made.stages.chooses:
         from headcount.pipelines.studies import typical
 
-        lines += typical.description(made, args.of)
-    return "\n".join(lines if isinstance(made, EstimatesMechanism) else [*lines, "", report.BOUNDED])
+        levels = [column.name for column in parse_columns(args.item)] if args.levels else []
+        lines += typical.description(made, args.of, levels)
+    return "\n".join([*lines, "", report.BOUNDED] if isinstance(made, AutoHistogramMechanism) else lines)
 
 
 _CALL = """How many users each item has, or how often it occurs: estimates of the true numbers, with 95 % intervals.

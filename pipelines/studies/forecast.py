@@ -16,23 +16,24 @@ from headcount.mechanisms.accounting.gaussian import gaussian_sigma
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.mechanism import Mechanism
 from headcount.mechanisms.randomness.keys import Release, ephemeral_key
-from headcount.pipelines.studies.data import Data, of_shard
+from headcount.pipelines.studies.data import Data
+from headcount.pipelines.studies.kinds import Kind, Numbers, Told, kind_of
 from headcount.pipelines.studies.methods import Method, Promised
 from headcount.pipelines.studies.populations.models import Believed
-from headcount.pipelines.studies.run import run_once
-from headcount.pipelines.studies.scores import score
 
 #: The most events that are made up for one release. Of larger populations only two are looked at, with twice as many: the
 #: smaller one is made, the more chance there is in its items.
 MOST_EVENTS = 1_200_000
 
-#: What is forecast, by the names of the columns.
+#: What is forecast, by the names of the columns: of items, of keys partly public, and of each level of a key in levels.
 MEANINGS = {
-    "items": "items shown",
+    "items": "items shown; nodes of the level that have a name",
     "median_error": "half of the items shown have a count that is this close to the true one, as a share of it, or closer",
     "error_90": "the same for nine tenths of them",
     "held": "the share of the items shown whose interval, low to high, holds the true number",
     "covered": "the share of all events that are of items shown",
+    "half_width": "half of the intervals, low to high, reach this far to either side, or less",
+    "other": "the share of what a level counts that is other: in no node of that level with a name",
     "users_needed": "about how many users an item needs to be shown",
 }
 
@@ -44,7 +45,10 @@ _UNLIKE = 0.1  # how far made-up users are from any others: the standard deviati
 
 @dataclasses.dataclass(frozen=True)
 class Expected:
-    """A number that is forecast: its mean over the populations by the belief in them, and the ends of its range."""
+    """A number that is forecast: its mean over the populations by the belief in them, and the ends of its range.
+
+    The mean of half widths is that of their logarithms: those of users who do much are many times larger.
+    """
 
     mean: float
     low: float
@@ -55,7 +59,8 @@ class Expected:
 class Outlook:
     """What one method at one epsilon would give: the numbers of MEANINGS that can be said; or why it is `refused`.
 
-    `decision` is what it would choose, in words, of the likeliest population.
+    `decision` is what it would choose, in words, of the likeliest population. Of a key in levels there is one outlook for each
+    `level`.
     """
 
     method: Method
@@ -63,10 +68,11 @@ class Outlook:
     expected: Mapping[str, Expected]
     decision: str | None = None
     refused: str | None = None
+    level: str | None = None
+    assumed: str | None = None  # of its keys, in words
 
 
 Cell = tuple[Method, Promised]
-Numbers = dict[str, float | None]
 
 
 def looked_at(believed: Sequence[Believed]) -> Sequence[Believed]:
@@ -86,32 +92,40 @@ def foresee(
     """
     cells = [(method, promised) for method in methods for promised in promises]
     refused = {cell: why for cell in cells if (why := _refusal(cell)) is not None}
-    found: dict[Cell, list[tuple[Numbers, float]]] = {cell: [] for cell in cells}
+    kinds = {cell: kind_of(cell[0], _mechanism(*cell)) for cell in cells if cell not in refused}
+    found: dict[Cell, list[tuple[Told, float]]] = {cell: [] for cell in cells}
     said: dict[Cell, str | None] = {}
     most = MOST_EVENTS if len(believed) > 2 else 2 * MOST_EVENTS
     for number, (population, belief) in enumerate(believed):
         smaller = max(1.0, population.events / most)
-        data = of_shard(population.drawn(np.random.default_rng([_SEED, number]), most), int)
+        shard = population.drawn(np.random.default_rng([_SEED, number]), most)
+        held = {
+            kind: kind.data(shard, population, np.random.default_rng([_SEED, number, 1])) for kind in {*kinds.values()}
+        }
         releases = min(_MOST_RELEASES, max(1, int(MOST_EVENTS / 3 / population.events)))
         for cell in cells:
             step(f"{cell[0].name} at epsilon {cell[1].epsilon:g}")
             if cell in refused:
                 continue
-            for values, words in _releases(cell, data, smaller, releases):
-                found[cell].append((values, belief / releases))
+            for told, words in _releases(cell, kinds[cell], held[kinds[cell]], smaller, releases):
+                found[cell].append((told, belief / releases))
                 said.setdefault(cell, words)  # that of the first population, the likeliest
-    there_are = max(len(population.items) for population, _ in believed)
     outlooks = []
     for cell in cells:
         if cell in refused:
             outlooks.append(Outlook(*cell, {}, refused=refused[cell]))
-        else:
-            numbers = {name: _expected([(values[name], belief) for values, belief in found[cell]]) for name in MEANINGS}
+            continue
+        for part in found[cell][0][0]:
+            numbers = {
+                name: _expected([(told[part].get(name), belief) for told, belief in found[cell]], name)
+                for name in MEANINGS
+            }
             known = {name: each for name, each in numbers.items() if each is not None}
-            ends = {"items": float(there_are), "held": 1.0}
+            there_are = max(kinds[cell].most(population)[part] for population, _ in believed)
+            ends = {"items": float(there_are), "held": 1.0, "other": 1.0}
             for name in ends.keys() & known.keys():
                 known[name] = dataclasses.replace(known[name], high=min(known[name].high, ends[name]))
-            outlooks.append(Outlook(*cell, known, said[cell]))
+            outlooks.append(Outlook(*cell, known, said[cell], level=part, assumed=kinds[cell].assumed))
     return outlooks
 
 
@@ -130,23 +144,26 @@ def _refusal(cell: Cell) -> str | None:
     return None
 
 
-def _releases(cell: Cell, data: Data, smaller: float, number: int) -> Iterator[tuple[Numbers, str | None]]:
-    """The numbers of some releases, and what was decided in each."""
+def _releases(cell: Cell, kind: Kind, data: Data, smaller: float, number: int) -> Iterator[tuple[Told, str | None]]:
+    """The numbers of some releases, part by part, and what was decided in each."""
     method, promised = cell
     epsilon, delta = similar_budget(promised.epsilon, promised.delta, smaller)
-    made = _mechanism(method, promised._replace(epsilon=epsilon, delta=delta))
-    users = np.sort(data.users)[::-1]
+    made = kind.made(_mechanism(method, promised._replace(epsilon=epsilon, delta=delta)))
     for _ in range(number):
-        rows, decision = run_once(made, data, Release(ephemeral_key()), method.label)
-        values: Numbers = dataclasses.asdict(score(rows, data, method.question, decision=decision))
-        # Where all items are shown, the least of them says nothing of what is needed.
-        values["users_needed"] = smaller * float(users[rows.num_rows - 1]) if 0 < rows.num_rows < len(users) else None
-        yield values, None if decision is None else decision.description()
+        told, words = kind.numbers(made, data, Release(ephemeral_key()), method)
+        yield {part: _larger(values, smaller) for part, values in told.items()}, words
 
 
-def _expected(values: Sequence[tuple[float | None, float]]) -> Expected | None:
-    """The mean of values by the belief in each, and a range on a scale of ratios: two standard deviations, with what users
-    may be unlike all of these, and no less than what was seen."""
+def _larger(values: Numbers, smaller: float) -> Numbers:
+    """The same numbers for the whole population: what counts users or events is so many times larger."""
+    scaled = {name: values[name] for name in ("users_needed", "half_width") if values.get(name) is not None}
+    return values | {name: smaller * value for name, value in scaled.items() if value is not None}
+
+
+def _expected(values: Sequence[tuple[float | None, float]], name: str) -> Expected | None:
+    """The mean of values by the belief in each, and a range on a scale of ratios: two standard deviations, with what users may
+    be unlike all of these, and no less than what was seen. Half widths are ratios in their mean, too; shares that are other may
+    be near 0, and their range is what was seen."""
     known = [(value, belief) for value, belief in values if value is not None]
     if not known:
         return None
@@ -156,8 +173,10 @@ def _expected(values: Sequence[tuple[float | None, float]]) -> Expected | None:
     if mean == 0 or len(numbers) == 1:
         return Expected(mean, float(numbers.min()), float(numbers.max()))
     logs = np.log(np.maximum(numbers, mean / 100))
-    spread = math.sqrt(float(weights @ (logs - weights @ logs) ** 2) * len(logs) / (len(logs) - 1))
-    wide = math.exp(_WIDE * math.hypot(spread, _UNLIKE))
+    if name == "half_width":
+        mean = math.exp(float(weights @ logs))
+    variance = 0.0 if name == "other" else float(weights @ (logs - weights @ logs) ** 2) * len(logs) / (len(logs) - 1)
+    wide = math.exp(_WIDE * math.hypot(math.sqrt(variance), _UNLIKE))
     return Expected(mean, min(mean / wide, float(numbers.min())), max(mean * wide, float(numbers.max())))
 
 

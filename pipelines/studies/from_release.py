@@ -8,7 +8,8 @@ then users are assumed to do about as much as the bound that was taken, and less
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from headcount.mechanisms.partitions.select import ChosenStrategy
 from headcount.pipelines.command import load
 from headcount.pipelines.flags.options import as_flag
 from headcount.pipelines.parser import make_parser
+from headcount.pipelines.studies.from_levels import LevelsRelease, read_levels
 from headcount.pipelines.studies.methods import Method, Promised, method_of
 from headcount.pipelines.studies.populations.assumed import users_of
 from headcount.pipelines.studies.populations.item_model import (
@@ -48,7 +50,7 @@ _SAMPLE = 100_000
 _FLAGS = {
     "histogram": (
         *("of", "method", "calibrate", "bound", "max_per_item", "noise"),
-        *("objective", "bound_method", "bound_share"),
+        *("objective", "bound_method", "bound_share", "home"),
     ),
     "plume": ("max_items", "max_counted_items", "alpha", "selection"),
     "count-release": ("relative_error", "k_bar", "max_per_item", "noise_reduction"),
@@ -72,6 +74,15 @@ class PublishedRelease:
     counts: np.ndarray | None
     bounded: np.ndarray
     stddev: np.ndarray
+    public: np.ndarray | None = (
+        None  # how often each public value occurs, where keys are partly public: counts are of all
+    )
+
+    def description(self) -> str:
+        """What it has, in words."""
+        return f"{len(self.bounded):,} items" + (
+            f", each with {len(self.public):,} public values" if self.public is not None else ""
+        )
 
     def populations(self) -> tuple[list[Believed], list[str]]:
         """Populations that would give such a release, with beliefs that add up to 1; and what is assumed, in words."""
@@ -79,7 +90,8 @@ class PublishedRelease:
         made = self.method.mechanism(self.promised, str)
         if not isinstance(made, EstimatesMechanism) or self.counts is None:
             return self._bounded_only(random), [ASSUMED]
-        plan = _plan(made.stages, self.report["details"]["chosen"], len(self.bounded))
+        values = 1 if self.public is None else len(self.public)
+        plan = _plan(made.stages, self.report["details"]["chosen"], len(self.bounded) * values)
         noise = plan.counts
         if noise is None:
             assert plan.names is not None
@@ -87,13 +99,15 @@ class PublishedRelease:
         low = low_items(self.bounded)
         kept = min(1.0, max(float(self.bounded[low].sum()), 1.0) / max(float(self.counts[low].sum()), 1.0))
         reached = noise.threshold_in_counts
-        noisy = NoisyCounts(self.bounded, noise.stddev, kept, None if reached is None else float(reached))
+        stddev = noise.stddev * math.sqrt(values)
+        noisy = NoisyCounts(self.bounded, stddev, kept, None if reached is None else float(reached))
         items = fit_items(noisy, random, POPULATIONS)
         groups, left_out = self.report["details"]["groups"], self.report.get("share_left_out")
-        evidence = UserEvidence(made.stages, plan, len(self.bounded), groups, left_out, float(self.counts.sum()))
+        events = float(self.counts.sum())
+        evidence = UserEvidence(made.stages, plan, len(self.bounded), groups, left_out, events, self.public)
         believed = _mixed(items, fit_users(evidence, items.best, _SEED))
         return [
-            (dataclasses.replace(population, apart=apart), belief * share)
+            (dataclasses.replace(population, apart=apart, public=self.public), belief * share)
             for apart, share in _APART.items()
             for population, belief in believed
         ], []
@@ -119,7 +133,7 @@ class PublishedRelease:
         return found
 
 
-def read_release(report: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> PublishedRelease:
+def read_release(report: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> PublishedRelease | LevelsRelease:
     """The release with this report and these rows; refuses one that does not tell enough."""
     command, given = report["command"], report["details"]["parameters"]
     if command not in _FLAGS:
@@ -131,33 +145,31 @@ def read_release(report: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -
         raise InputError(
             "--like must be a release of items that come from the data: of a public list all are always shown"
         )
-    if given.get("public_columns"):
-        raise InputError(
-            "--like must be a release of items that come from the data: of this one some key columns are public, with all of "
-            "their values for every key; state what you assume by --users, --events-per-user, --items and --skew"
-        )
-    if given.get("levels"):
-        raise InputError(
-            "--like must be a release of items, got one of a key in levels: release its whole key by --item, or state what you "
-            "assume by --users, --events-per-user, --items and --skew"
-        )
     for name in _LEFT_OUT:
         if given.get(name) is not None:
             raise InputError(
                 f"--like must be a release of all items that were named, got one that left some out by {as_flag(name)}"
             )
-    columns = {name: np.array(values) for name, values in _numbers(rows).items()}
-    if len(columns["bounded_count"]) < LEAST_ROWS:
-        raise InputError(
-            f"--like must be a release of at least {LEAST_ROWS} items, to tell of those that it does not show, got "
-            f"{len(columns['bounded_count'])}: state what you assume by --users, --events-per-user, --items and --skew"
-        )
     words, usual = [command], {action.dest: action.default for action in make_parser(load(command))._actions}
     for name in _FLAGS[command]:
         if given.get(name) not in (None, usual[name], _USUAL.get(name)):
             words += [as_flag(name), *([] if given[name] is True else [str(given[name])])]
     promise = report["details"]["guarantee"]
     promised = Promised(promise["epsilon"], promise["delta"], given["relation"])
+    if given.get("levels"):
+        words += ["--levels", ",".join(given["levels"])]
+        return read_levels(method_of(tuple(words)), promised, report, list(rows))
+    public = None
+    if given.get("public_columns"):
+        columns, public = _by_item(rows, report["keys"], [each.partition("=")[0] for each in given["public_columns"]])
+        words += ["--item", "key", "--item", "public", "--domain", f"public=1..{len(public)}"]
+    else:
+        columns = {name: np.array(values) for name, values in _numbers(rows).items()}
+    if len(columns["bounded_count"]) < LEAST_ROWS:
+        raise InputError(
+            f"--like must be a release of at least {LEAST_ROWS} items, to tell of those that it does not show, got "
+            f"{len(columns['bounded_count'])}: state what you assume by --users, --events-per-user, --items and --skew"
+        )
     return PublishedRelease(
         method_of(tuple(words)),
         promised,
@@ -165,6 +177,7 @@ def read_release(report: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -
         columns.get("count"),
         columns["bounded_count"],
         columns["noise_stddev"],
+        public,
     )
 
 
@@ -176,6 +189,25 @@ def _numbers(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[float]]:
             if name in row:
                 found.setdefault(name, []).append(float(row[name]))
     return found
+
+
+def _by_item(
+    rows: Iterable[Mapping[str, Any]], keys: Sequence[str], public: Sequence[str]
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """The same columns of numbers for each item over all public values, and how often each of these occurs."""
+    private = [name for name in keys if name not in public]
+    held = list(rows)
+    item, value = (
+        np.unique([repr([row[name] for name in names]) for row in held], return_inverse=True)[1]
+        if held
+        else np.zeros(0, int)
+        for names in (private, [*public])
+    )
+    numbers = {name: np.array(values) for name, values in _numbers(held).items()}
+    found = {name: np.bincount(item, numbers[name]) for name in numbers if name != "noise_stddev"}
+    found["noise_stddev"] = np.sqrt(np.bincount(item, numbers["noise_stddev"] ** 2))
+    weights = np.bincount(value, np.maximum(numbers.get("count", numbers["bounded_count"]), 0))
+    return found, np.maximum(weights, 1.0)
 
 
 def _plan(stages: Stages, chosen: Mapping[str, Any], items: int) -> StagePlan:

@@ -6,11 +6,13 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from headcount.mechanisms.columns.key_column import parse_columns
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.mechanism import Mechanism
 from headcount.mechanisms.partitions.rounds import STRATEGIES
 from headcount.pipelines import parser
 from headcount.pipelines.command import JobCommand, load
+from headcount.pipelines.flags import options
 from headcount.pipelines.reports.plan import label_of
 from headcount.pipelines.suggestions import did_you_mean, nearest
 
@@ -59,6 +61,14 @@ class Method:
     def description(self) -> str:
         """What to type, without what is read, promised and written."""
         return " ".join(("headcount", *self.command))
+
+    def levels(self) -> tuple[str, ...]:
+        """The names of the levels of its key, from the widest; none for a key without levels."""
+        args, _ = parser.parse(load(self.command[0]), self.command[1:])
+        if getattr(args, "levels", None) is None:
+            return ()
+        options.settle_levels(args)
+        return tuple(column.name for column in parse_columns(args.item))
 
     def mechanism(self, promised: Promised, item_type: type) -> Mechanism:
         """The mechanism that the command would run, or its refusal."""

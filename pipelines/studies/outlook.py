@@ -36,8 +36,21 @@ _COLUMNS = {
     "median_error": "half within",
     "error_90": "90 % within",
     "held": "intervals hold",
+    "half_width": "half width",
     "covered": "events shown",
+    "other": "other",
     "users_needed": "users needed",
+}
+
+
+# What the columns that are shown mean.
+_NOTES = {
+    "median_error": "half within, 90 % within: how far counts of shown items are from the true ones, as a share of these",
+    "held": "intervals hold: the share of the items shown whose interval, low to high, holds the true number",
+    "half_width": "half width: half of the intervals, low to high, reach this far to either side, or less",
+    "covered": "events shown: the share of all events that are of items shown",
+    "other": "other: the share of what a level counts that is in no node of that level with a name",
+    "users_needed": "users needed: about how many users an item needs to be shown",
 }
 
 
@@ -58,13 +71,14 @@ class Forecast:
     def text(self) -> str:
         """All of it, for a terminal."""
         cells = self._cells()
-        lines = [HEAD, self.basis, "", *aligned(cells, [at == 1 for at in range(len(cells[0]))]), "", *self._notes()]
+        texts = [name in ("method", "level") for name in cells[0]]
+        lines = [HEAD, self.basis, "", *aligned(cells, texts), "", *self._notes()]
         return "\n".join(lines)
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Every outlook as a row of plain values."""
         for each in self.outlooks:
-            row: dict[str, Any] = {"method": each.method.name, **each.promised._asdict()}
+            row: dict[str, Any] = {"method": each.method.name, **each.promised._asdict(), "level": each.level}
             for name in MEANINGS:
                 found = each.expected.get(name)
                 ends = (None, None, None) if found is None else dataclasses.astuple(found)
@@ -75,7 +89,7 @@ class Forecast:
     def table(self) -> pa.Table:
         """The same as an Arrow table."""
         rows = list(self.records())
-        texts = dict.fromkeys(("method", "relation", "decision", "refused"), pa.string())
+        texts = dict.fromkeys(("method", "relation", "level", "decision", "refused"), pa.string())
         return pa.Table.from_pylist(rows, pa.schema(list(({name: pa.float64() for name in rows[0]} | texts).items())))
 
     def to_pandas(self) -> Any:
@@ -124,31 +138,32 @@ class Forecast:
     def _cells(self) -> list[list[str]]:
         """The numbers as texts, under their names: each with its range."""
         columns = [name for name in _COLUMNS if any(name in each.expected for each in self.outlooks)]
-        lines = [["epsilon", "method", *(_COLUMNS[name] for name in columns)]]
+        levels = ["level"] if any(each.level is not None for each in self.outlooks) else []
+        lines = [["epsilon", "method", *levels, *(_COLUMNS[name] for name in columns)]]
         for each in sorted(self.outlooks, key=lambda each: each.promised.epsilon):
             values = [shown(name, each.expected.get(name)) for name in columns]
             if each.refused is not None:
                 values = ["refused", *[""] * (len(columns) - 1)]
-            lines.append([f"{each.promised.epsilon:g}", each.method.name, *values])
+            level = [each.level or ""] if levels else []
+            lines.append([f"{each.promised.epsilon:g}", each.method.name, *level, *values])
         return lines
 
     def _notes(self) -> list[str]:
+        told = {name for each in self.outlooks for name in each.expected}
         notes = [
             "each number with a range: most releases of such made-up users lie in it, and yours may lie outside",
-            "half within, 90 % within: how far counts of shown items are from the true ones, as a share of these",
-            "intervals hold: the share of the items shown whose interval, low to high, holds the true number",
-            "events shown: the share of all events that are of items shown",
-            "users needed: about how many users an item needs to be shown",
+            *(note for name, note in _NOTES.items() if name in told),
         ]
         refused = dict.fromkeys(f"{each.method.name} refused: {each.refused}" for each in self.outlooks if each.refused)
-        return [*notes, *self.notes, *UNKNOWN, *refused]
+        assumed = dict.fromkeys(each.assumed for each in self.outlooks if each.assumed)
+        return [*notes, *self.notes, *assumed, *UNKNOWN, *refused]
 
 
 def shown(name: str, found: Expected | None) -> str:
     """A number with its range as it is shown."""
     if found is None:
         return "-"
-    if name in ("items", "users_needed"):
+    if name in ("items", "users_needed", "half_width"):
         return f"{_round(found.mean)} ({_round(found.low)} to {_round(found.high)})"
     mean, low, high = (100 * min(value, 1e4) for value in dataclasses.astuple(found))
     digits = 1 if mean < 9.95 else 0
@@ -173,13 +188,14 @@ def _curves(outlooks: Sequence[Outlook]) -> list[tuple[charts.Drawn, str]]:
         for each in sorted(outlooks, key=lambda each: each.promised.epsilon):
             expected = each.expected.get(name)
             if expected is not None:
-                line = found.setdefault(each.method.name, charts.Line(each.method.name, [], []))
+                label = each.method.name if each.level is None else f"{each.method.name}: {each.level}"
+                line = found.setdefault(label, charts.Line(label, [], []))
                 epsilon = each.promised.epsilon
                 points, band = (
                     [*line.points, (epsilon, expected.mean)],
                     [*line.band, (epsilon, expected.low, expected.high)],
                 )
-                found[each.method.name] = charts.Line(line.name, points, band)
+                found[label] = charts.Line(line.name, points, band)
         if found:
             across = Axis("epsilon", log=True, ticks=ticks)
             drawn.append((charts.lines([*found.values()], across, axis, f"{axis.label} by epsilon"), MEANINGS[name]))

@@ -6,6 +6,8 @@ anew, and else a user of n events has about n^(1 / (1 + habit)) favourites.
 
 Where items are `apart`, those who do much have other items than those who do little: each item has a number of its own, normal
 with that standard deviation, and is so much likelier, in logarithms, for a user one standard deviation above the middle event.
+
+Items may be the leaves of a `tree`, in one part of which users stay. And events may have a `public` value, such as a day.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.batches.shards import Shard
+from headcount.pipelines.studies.populations.trees import ItemTree
 
 #: What one user does at most.
 MOST_EVENTS = 200_000
@@ -55,11 +58,16 @@ class UserModel:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Population:
-    """Users of one model, and how often each item is expected to occur, the most frequent first."""
+    """Users of one model, and how often each item is expected to occur, the most frequent first.
+
+    `public` is how often each public value occurs; None if that is not known, and all occur alike.
+    """
 
     items: np.ndarray
     users: UserModel
     apart: float = 0.0
+    tree: ItemTree | None = None
+    public: np.ndarray | None = None
 
     @cached_property
     def events(self) -> float:
@@ -71,6 +79,10 @@ class Population:
         """How many users there are."""
         return self.events / self.users.mean
 
+    def of_size(self, users: float) -> Population:
+        """The same with so many users."""
+        return dataclasses.replace(self, items=self.items * (users / self.size))
+
     def drawn(self, random: np.random.Generator, most_events: float) -> Shard:
         """All users, or where they have more events than `most_events` a part of them; items are named by their places, and
         in this order, which is not the canonical one: what is drawn by items needs the shard of its batch."""
@@ -80,14 +92,14 @@ class Population:
         user = np.repeat(np.arange(number), sizes)
         habit = self.users.habit
         if habit < _LEAST_HABIT:
-            item = self._items(random, sizes[user])
+            item = self._items(random, sizes[user], user)
         else:
             favourite = np.minimum(random.random(len(user)) ** (-1 / habit), 2.0**_FAVOURITES - 1).astype(np.int64)
             _, first = np.unique(favourite, return_inverse=True)
             _, one, place = np.unique(
                 user * (int(first.max(initial=0)) + 1) + first, return_index=True, return_inverse=True
             )
-            item = self._items(random, sizes[user[one]])[place]
+            item = self._items(random, sizes[user[one]], user[one])[place]
         pairs, count = np.unique(user << 32 | item, return_counts=True)
         held, item = np.unique(pairs & 0xFFFFFFFF, return_inverse=True)
         rows = np.bincount(pairs >> 32, minlength=number)
@@ -95,8 +107,15 @@ class Population:
             pa.array(np.arange(number)), pa.array(held), np.append(0, np.cumsum(rows)), item, count.astype(np.int64)
         )
 
-    def _items(self, random: np.random.Generator, sizes: np.ndarray) -> np.ndarray:
-        """An item for each of these, drawn by users who do so much."""
+    def _items(self, random: np.random.Generator, sizes: np.ndarray, user: np.ndarray) -> np.ndarray:
+        """An item for each of these, drawn by these users, who do so much."""
+        found = self._anywhere(random, sizes)
+        if self.tree is None or not any(self.tree.staying):
+            return found
+        return self.tree.at_home(random, self.items, user, found)
+
+    def _anywhere(self, random: np.random.Generator, sizes: np.ndarray) -> np.ndarray:
+        """The same, wherever users are at home."""
         if self.apart == 0 or len(sizes) == 0:
             return _drawn_by(self.items, random, len(sizes))
         logs, own = np.log(sizes), self.apart * random.standard_normal(len(self.items))

@@ -24,6 +24,7 @@ from headcount.mechanisms.partitions.candidates import StrategyCandidate
 from headcount.mechanisms.partitions.rounds import STRATEGIES
 from headcount.pipelines.studies.populations.item_model import ItemModel
 from headcount.pipelines.studies.populations.models import Population, UserModel
+from headcount.pipelines.studies.populations.public_values import on_public_values
 
 # Where searches begin, in centre, spread and habit; how they move, and how far they may go. A sample has few events at first.
 _STARTS = (0.0, 1.0, 2.0, 3.5, 5.0), (0.3, 0.7, 1.2, 1.8), (0.0, 0.5, 1.0)
@@ -56,6 +57,12 @@ class UserEvidence:
     groups: int
     left_out: float | None  # None where it is not known
     events: float  # of the items named
+    public: np.ndarray | None = None  # how often each public value occurs, where keys are partly public
+
+    @property
+    def keys(self) -> int:
+        """How many keys are counted."""
+        return self.named * (1 if self.public is None else len(self.public))
 
     @property
     def left_out_stddev(self) -> float:
@@ -102,6 +109,8 @@ def _log_likelihood(
     """The logarithm of how likely the evidence is under this model, up to what all models share."""
     population = Population(counts, users)
     sample = _Sample(population.drawn(np.random.default_rng(seed), events), population, evidence.named)
+    if evidence.public is not None:
+        sample.of_named = on_public_values(sample.of_named, evidence.public, np.random.default_rng(seed))
     parts = [_names_chosen(evidence, sample), *_bounds_chosen(evidence, sample)]
     whole = sum(-_MUCH * math.log1p(-part / _MUCH) for part in parts)
     whole -= (_least_off(evidence, model, sample) ** 2 + _left_out_off(evidence, sample) ** 2) / 2
@@ -189,7 +198,7 @@ def _bounds_chosen(evidence: UserEvidence, sample: _Sample) -> list[float]:
     if choice.cap_budget is not None:
         found.append(_chance(choice.cap_exponents(table), place))
     if evidence.plan.counts is not None and choice.candidates:
-        table[-1] = max(1, evidence.named)
+        table[-1] = max(1, evidence.keys)
         alike = [each for each in choice.candidates if each.max_per_item == kept.max_per_item]
         asked = [(each.bound, each.noise) for each in alike]
         found.append(_chance(choice.counts_exponents(table, alike), asked.index((kept.bound, kept.noise))))

@@ -125,7 +125,7 @@ def test_a_refused_promise_is_told_beside_others():
     believed = assumed.from_numbers(3000, 5, 300, 1)
     methods = [method_of(("histogram",)), method_of(("histogram", "--bound", "2", "--noise", "laplace"))]
     told = foresee(believed, methods, [Promised(1.0, 1e-6)])
-    assert told[0].refused is None and set(told[0].expected) == set(MEANINGS)
+    assert told[0].refused is None and set(told[0].expected) == set(MEANINGS) - {"half_width", "other"}
     assert told[1].refused is not None and not told[1].expected
 
 
@@ -135,7 +135,19 @@ def test_a_refused_promise_is_told_beside_others():
         (["--epsilon", "1"], "--users is needed: give it, or an earlier release by --like"),
         ([*NUMBERS], "--epsilon"),
         ([*NUMBERS, "--epsilon", ","], "--epsilon must be a number, or several"),
-        ([*NUMBERS, "--epsilon", "1", "--like", "out"], "--users is assumed, and --like tells it: leave one out"),
+        (
+            [*NUMBERS, "--epsilon", "1", "--like", "out"],
+            "--events-per-user is assumed, and --like tells it: leave one out",
+        ),
+        (
+            [*NUMBERS[:4], "--items", "300,20", "--skew", "1", "--epsilon", "1"],
+            "from the widest to the finest, got 300, 20",
+        ),
+        ([*NUMBERS[:4], "--items", ",", "--skew", "1", "--epsilon", "1"], "--items must be one number, or"),
+        (
+            [*NUMBERS[:4], "--items", "0,20", "--skew", "1", "--epsilon", "1"],
+            "--items must be from 1 to 10,000,000, got 0",
+        ),
         (["--epsilon", "1", "--like", "a", "--shape", "b"], "--like and --shape are both given"),
         (["--epsilon", "1", "--shape", "b"], "--events-per-user is needed"),
         ([*NUMBERS[:-1], "11", "--epsilon", "1"], "--skew must be from 0 to 10, got 11"),
@@ -159,6 +171,35 @@ def test_refusals_of_methods_and_promises():
         headcount.forecast(**given, epsilon=-1)
     with pytest.raises(InputError, match="no complete output"):
         headcount.forecast(like="/nonexistent-release", epsilon=1)
+
+
+def test_levels_that_do_not_fit_are_refused_in_words():
+    given = {"users": 100, "events_per_user": 2, "skew": 1, "epsilon": 1}
+    two, three = "histogram --levels a,b", "histogram --levels a,b,c"
+    for items, method, words in (
+        (50, [two, three], "method has keys of 2 levels and of 3: forecast one of these at a time"),
+        ([5, 50], three, "items has 2 numbers, one for each level, and method has a key of 3 levels"),
+        ([5, 50], None, "and method has a key of no levels: give one number, or a method whose levels have 2"),
+        (50, "histogram --levels a", "levels are 2 to 9 columns"),
+        (50, f"{two} --domain a=1..5", "domain"),
+    ):
+        with pytest.raises(ParameterError, match=words):
+            headcount.forecast(**given, items=items, method=method)
+
+
+@pytest.mark.seconds
+def test_levels_in_words(capsys, tmp_path):
+    flags = ["--users", "3e3", "--events-per-user", "5", "--items", "10,300", "--skew", "1.1", "--delta", "1e-6"]
+    run(
+        *flags,
+        *("--epsilon", "1,2", "--method", "histogram --levels country,city --home", "--output", str(tmp_path / "out")),
+    )
+    said = capsys.readouterr().out
+    assert "300 items, skew 1.1; nodes of each level: 10, 300\n" in said
+    assert "half width: " in said and "other: the share" in said and "events shown" not in said
+    rows = [*csv.DictReader(io.StringIO((tmp_path / "out" / "forecast.csv").read_text()))]
+    assert [row["level"] for row in rows] == ["all", "country", "city"] * 2 and float(rows[1]["half_width"]) > 0
+    assert "--home: city" in (tmp_path / "out" / "forecast.html").read_text()
 
 
 def test_numbers_are_shown_as_far_as_they_are_worth_anything():

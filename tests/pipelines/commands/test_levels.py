@@ -53,8 +53,6 @@ def test_a_release_in_levels_adds_up_and_says_what_it_is(log, tmp_path, capsys):
     assert page.count("<details open><summary>") == 1 and "(other)" in page and "<script" not in page
     assert main(["show", str(tmp_path / "out")]) == 0
     assert "(all)" in capsys.readouterr().out
-    assert main(["forecast", "--like", str(tmp_path / "out"), "--epsilon", "1"]) == 2
-    assert "got one of a key in levels" in capsys.readouterr().err
     again = ["--input", str(log / "log.parquet"), "--key-file", str(log / "key")]
     assert main(["verify", str(tmp_path / "out"), *again]) == 0
 
@@ -88,6 +86,28 @@ def test_what_does_not_go_with_levels_is_refused(log, tmp_path, capsys):
         headcount.histogram({"user": [1]}, user="user", epsilon=1, delta=1e-6)
 
 
+@pytest.mark.slow
+def test_a_forecast_like_a_release_in_levels_takes_another_number_of_users(log, tmp_path, capsys):
+    assert run(log, tmp_path / "out", "--levels", "country,city", "--of", "events", "--format", "csv") == 0
+    assert main(["forecast", "--like", str(tmp_path / "out"), "--epsilon", "1", "--users", "8e3"]) == 0
+    said = capsys.readouterr().out
+    assert (
+        "named nodes of its levels); 8,000 users, as given" in said
+        and "histogram --of events --levels country,city" in said
+    )
+
+
+@pytest.mark.seconds
 def test_explain_in_levels_says_the_promise(capsys):
     assert main("histogram --levels country,city --epsilon 1 --delta 1e-6 --explain".split()) == 0
-    assert "epsilon" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert (
+        "epsilon = 1" in said and "three made-up logs" in said and "each event at random on one of the leaves" in said
+    )
+    for line in (
+        "- all: 1 with a name; half of the counts are within",
+        "- country: ",
+        "- city: ",
+        "- an item of about",
+    ):
+        assert line in said

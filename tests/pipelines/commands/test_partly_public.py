@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
 import json
 import re
@@ -15,7 +16,7 @@ import pytest
 import headcount
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.pipelines.reports import series
-from headcount.pipelines.studies.from_release import read_release
+from headcount.pipelines.studies.from_release import PublishedRelease, read_release
 from tests.fixed_key import write_fixed_key
 from tests.pipelines.refusals import refused
 
@@ -142,7 +143,12 @@ def test_a_job_shows_the_same_and_so_does_show(run, place, tmp_path, counted):
     assert shown[0] in run("show", tmp_path / "out")[1]
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert f"these were public before: {RANGE}. Which of their values" in run("statement", tmp_path / "out")[1]
-    with pytest.raises(InputError, match="some key columns are public"):
+    with (tmp_path / "out" / "counts-00000-of-00001.csv").open() as file:
+        rows = [*csv.DictReader(file)]
+    told = read_release(report, rows)
+    assert isinstance(told, PublishedRelease) and told.public is not None
+    assert len(told.public) * len(told.bounded) == len(rows) and "public values" in told.description()
+    with pytest.raises(InputError, match="at least 10 items"):
         read_release(report, [])
 
 

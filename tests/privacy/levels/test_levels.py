@@ -6,6 +6,7 @@ Each of the known bugs breaks it:
     each level scaled by itself, where numbers add up       the levels disagree before any noise
     names on the whole key                                  a country of many small cities has no name
     a home that other users decide on                       a user moves another one's home
+    the noise of one user more or less for a replaced one   a user who moves to another country costs more
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def test_one_user_more_or_less_costs_what_the_account_says(name, make_release, m
             assert fits(spent, mechanism), (target, spent)
 
 
-@pytest.mark.parametrize("name", ["users", "events"])
+@pytest.mark.parametrize("name", KINDS)
 def test_a_replaced_user_costs_what_the_account_says(name, make_release, monkeypatch):
     mechanism = mechanism_of(name, Relation.REPLACE)
     for one, other in itertools.combinations(TARGETS, 2):
@@ -180,6 +181,16 @@ def test_the_norm_of_the_leaves_for_that_of_all_levels_is_caught(make_release, m
     assert not fits(audited(mechanism, *neighbours, make_release(), monkeypatch), mechanism)
     with pytest.raises(InputError, match="not bounded"):  # and is refused where sums meet
         audited(mechanism, *reversed(neighbours), make_release(), monkeypatch)
+
+
+@pytest.mark.parametrize("name", ["home", "events up to 3"])
+def test_noise_for_one_user_more_is_caught_where_one_is_replaced(name, make_release, monkeypatch):
+    """A user who moves to another country adds to its cells there, and takes as much away from those here."""
+    here, there = (dict.fromkeys(cities, 10**6) for cities in (CITIES[:12], CITIES[24:]))
+    neighbours = ([*crowd(), here], [*crowd(), there])
+    for relation, held in ((Relation.REPLACE, True), (Relation.ADD_REMOVE, False)):
+        mechanism = mechanism_of(name, relation)
+        assert fits(audited(mechanism, *neighbours, make_release("moved"), monkeypatch), mechanism) == held
 
 
 def off_by(seen: Seen, tree: Tree) -> float:
