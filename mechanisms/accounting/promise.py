@@ -10,7 +10,7 @@ for many runs".
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget, digits_down, zcdp_rho
@@ -19,7 +19,8 @@ from headcount.mechanisms.accounting.totals import Spent
 from headcount.mechanisms.checks import check_at_least_0, check_positive, check_whole
 from headcount.mechanisms.errors import ParameterError
 
-CostAt = Callable[[str, Budget], Guarantee]  # what a release costs at a budget, by its name
+# What the release of a name costs at an epsilon and a delta: all that a ledger gets of it.
+CostAt = Callable[[str, float, float], Sequence[Guarantee]]
 
 # Budgets have so many digits, so that a file that names them is easy to read. What they cost is compared with the promise
 # beyond the rounding of sums in another order.
@@ -57,7 +58,7 @@ def budgets(
         return {name: Budget(digits_down(scale * share, _DIGITS), deltas[name]) for name, share in shares.items()}
 
     def spent_at(scale: float) -> float:
-        costs = [cost_at(name, budget) for name, budget in at(scale).items()]
+        costs = [each for name, part in at(scale).items() for each in cost_at(name, part.epsilon, part.delta)]
         return _epsilon(Spent(repeated(costs, runs), adaptive), epsilon, delta)
 
     return at(_largest(spent_at, epsilon, digits_down(_start(shares.values(), epsilon, delta, runs), _DIGITS)))

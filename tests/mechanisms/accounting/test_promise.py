@@ -35,6 +35,10 @@ def cost(name: str, budget: Budget, relation: Relation = Relation.ADD_REMOVE) ->
     return Guarantee(epsilon, delta, relation, (), losses=kinds[name.split()[0]]())
 
 
+def cost_at(name: str, epsilon: float, delta: float) -> list[Guarantee]:
+    return [cost(name, Budget(epsilon, delta))]
+
+
 @pytest.mark.parametrize("adaptive", [False, True])
 @pytest.mark.parametrize(
     ("names", "runs"),
@@ -43,7 +47,7 @@ def cost(name: str, budget: Budget, relation: Relation = Relation.ADD_REMOVE) ->
 def test_budgets_are_the_largest_that_keep_the_promise(names, runs, adaptive):
     """By brute force: they keep it, as the ledger adds it up, and half a percent more does not; weights are kept."""
     weights = {name: 1 + 0.5 * k for k, name in enumerate(names)}
-    found = budgets(cost, weights, 2, 1e-6, runs, adaptive)
+    found = budgets(cost_at, weights, 2, 1e-6, runs, adaptive)
     assert [*found] == names
     spent = Spent(repeated((cost(name, budget) for name, budget in found.items()), runs), adaptive)
     assert spent.delta(2) <= 1e-6 and 0.99 * 2 <= spent.epsilon(1e-6) <= 2
@@ -62,7 +66,12 @@ def test_a_ledger_takes_all_runs_of_a_year_and_no_more(adaptive, relation):
     """The entries are read back from their texts, and come in the order of the runs, not of the releases."""
     names, runs = ["promise", "gaussian", "laplace", "named"], 52
     found = budgets(
-        lambda name, budget: cost(name, budget, relation), dict.fromkeys(names, 1.0), 2, 1e-6, runs, adaptive
+        lambda name, *budget: [cost(name, Budget(*budget), relation)],
+        dict.fromkeys(names, 1.0),
+        2,
+        1e-6,
+        runs,
+        adaptive,
     )
     dataset = make_dataset("d", "user", relation.value, 2, 1e-6, "year", adaptive)
     run = [guarantee_of(guarantee_text(cost(name, budget, relation))) for name, budget in found.items()]
@@ -72,31 +81,31 @@ def test_a_ledger_takes_all_runs_of_a_year_and_no_more(adaptive, relation):
 
 
 def test_a_promise_for_one_release_that_runs_once_is_its_budget():
-    assert budgets(cost, {"laplace": 3}, 2, 1e-6, 1) == {"laplace": Budget(2.0, 1e-6)}
-    assert budgets(cost, {"laplace": 3}, 2, 1e-6, 1, pure=["laplace"]) == {"laplace": Budget(2.0, 0.0)}
+    assert budgets(cost_at, {"laplace": 3}, 2, 1e-6, 1) == {"laplace": Budget(2.0, 1e-6)}
+    assert budgets(cost_at, {"laplace": 3}, 2, 1e-6, 1, pure=["laplace"]) == {"laplace": Budget(2.0, 0.0)}
 
 
 def test_without_a_delta_epsilons_add_up():
-    found = budgets(cost, {"laplace": 1, "laplace 2": 3}, 2, 0, 10)
+    found = budgets(cost_at, {"laplace": 1, "laplace 2": 3}, 2, 0, 10)
     spent = 10 * sum(budget.epsilon for budget in found.values())
     assert 0.99 * 2 <= spent <= 2
     with pytest.raises(ParameterError, match="no budget was found"):
-        budgets(cost, {"laplace": 1}, 2, 0, 10, adaptive=True)
+        budgets(cost_at, {"laplace": 1}, 2, 0, 10, adaptive=True)
 
 
 def test_what_needs_no_delta_leaves_it_to_the_others():
-    found = budgets(cost, {"laplace": 1, "named": 1}, 2, 1e-6, 10, pure=["laplace"])
+    found = budgets(cost_at, {"laplace": 1, "named": 1}, 2, 1e-6, 10, pure=["laplace"])
     assert found["laplace"].delta == 0 and found["named"].delta == 5e-8
 
 
 def test_a_real_year_of_named_items_costs_far_less_than_adding_up():
     """Gaussian noise on items that are named: 12 runs, each with three times the epsilon of a twelfth."""
 
-    def histogram(_: str, budget: Budget) -> Guarantee:
-        return private_histogram(budget, noise="gaussian").guarantee()
+    def histogram(_: str, *budget: float) -> list[Guarantee]:
+        return [private_histogram(Budget(*budget), noise="gaussian").guarantee()]
 
     found = budgets(histogram, {"pages": 1}, 2, 1e-6, 12)["pages"]
-    year = Spent(repeated([histogram("", found)], 12))
+    year = Spent(repeated(histogram("", found.epsilon, found.delta), 12))
     assert 0.99 * 2 <= year.epsilon(1e-6) <= 2 and found.epsilon > 3 * 2 / 12
 
 
@@ -111,11 +120,11 @@ def test_a_real_year_of_named_items_costs_far_less_than_adding_up():
 )
 def test_what_is_no_promise_is_refused(weights, runs, words):
     with pytest.raises(ParameterError, match=words):
-        budgets(cost, weights, 2, 1e-6, runs)
+        budgets(cost_at, weights, 2, 1e-6, runs)
 
 
 def test_mutation_a_half_percent_more_for_each_is_found():
     """What the ledger's test must catch: budgets that are rounded up to two digits no longer fit."""
-    found = budgets(cost, dict.fromkeys(KINDS, 1.0), 2, 1e-6, 52)
+    found = budgets(cost_at, dict.fromkeys(KINDS, 1.0), 2, 1e-6, 52)
     up = [cost(name, Budget(float(f"{budget.epsilon * 1.05:.2g}"), budget.delta)) for name, budget in found.items()]
     assert not Room(make_dataset("d", "user", "add-remove", 2, 1e-6, None), up * 51).fits(*up)
