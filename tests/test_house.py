@@ -40,6 +40,7 @@ ROOMS_OF_PIPELINES = (
     "pages",
     "jobs",
     "studies",
+    "report_file",
     "commands",
 )
 PACKAGES = ("mechanisms", "transforms", "pipelines", "headcount")  # each may import those before it
