@@ -256,7 +256,8 @@ class JobCommand(Command, Generic[M]):
         flags = argparse.ArgumentParser(add_help=False)
         self.add_arguments(flags)
         plan = self.make_plan(args, made, item_type)
-        return plan.stating({**options.reported(flags, args), **plan.parameters})
+        asked = options.reported(flags, args)
+        return dataclasses.replace(plan.stating({**asked, **plan.parameters}), asked=asked)
 
     def outcome(self, args: argparse.Namespace, beam_flags: Sequence[str], sink: Any = None) -> Outcome:
         """Run the job without a word, and return what came of it; `sink` as for `run_job`."""

@@ -13,6 +13,7 @@ import re
 from collections.abc import Collection, Mapping
 
 from headcount.mechanisms.errors import ParameterError
+from headcount.pipelines.flags.periods import placeholders
 from headcount.pipelines.report_file.nodes import Node, mistake, read_yaml
 from headcount.pipelines.report_file.parameters import (
     BUDGET,
@@ -25,7 +26,6 @@ from headcount.pipelines.report_file.parameters import (
     read_command,
     read_parameters,
 )
-from headcount.pipelines.report_file.periods import placeholders
 from headcount.pipelines.storage import bigquery, stores
 
 ACCOUNT = ("ledger", "dataset")

@@ -20,11 +20,10 @@ from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.errors import HeadcountError, ParameterError
 from headcount.pipelines import parser
 from headcount.pipelines.command import JobCommand, load
-from headcount.pipelines.flags import flag, options
+from headcount.pipelines.flags import flag, options, periods
 from headcount.pipelines.flags.account import AUTO
 from headcount.pipelines.flags.options import as_flag
 from headcount.pipelines.flags.protection import protection, window
-from headcount.pipelines.report_file import periods
 from headcount.pipelines.report_file.file import NamedRelease, ReportFile
 from headcount.pipelines.report_file.nodes import MistakeError, mistake
 from headcount.pipelines.report_file.parameters import Given, argument_list, flags_of

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from headcount.pipelines.command import COMMANDS, JobCommand, load
 from headcount.pipelines.flags.options import as_flag
+from headcount.pipelines.flags.periods import wrong_placeholder
 from headcount.pipelines.parser import make_parser
 from headcount.pipelines.report_file.nodes import Node, mistake
-from headcount.pipelines.report_file.periods import wrong_placeholder
 from headcount.pipelines.suggestions import did_you_mean, nearest
 
 # The commands whose results are released; the others look, keep accounts or make data.
