@@ -128,6 +128,10 @@ COMMANDS = {
         "headcount.pipelines.commands.studies.forecast",
         "Say what an epsilon, bound or method would give, from an earlier release or from assumptions, without any data.",
     ),
+    "plan": Listed(
+        "headcount.pipelines.commands.report.plan",
+        "Say what a report costs in each run and in all, and what it will show, before anything is spent.",
+    ),
     "show": Listed(
         "headcount.pipelines.commands.outputs.show",
         "Print a complete output again: what its job said, its rows, its promise.",

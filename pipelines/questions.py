@@ -87,7 +87,7 @@ GROUPS = {
     "names alone": "partitions top heavy-hitters",
     "one column as a whole": "quantiles distribution shape",
     "before a release": "forecast compare choose-bound key",
-    "a whole report": "run",
+    "a whole report": "plan run",
     "after a release": "show verify statement ledger",
     "to try, and for pipelines of your own": "demo generate explain-yaml completion",
 }
