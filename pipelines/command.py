@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from headcount.mechanisms.mechanism import Promise
     from headcount.mechanisms.randomness.keys import Release
-    from headcount.pipelines.jobs.run import Source
+    from headcount.pipelines.jobs.run import Looked, MakePlan, Source
     from headcount.pipelines.reports.outcome import Outcome
     from headcount.pipelines.reports.plan import Plan
 
@@ -115,6 +115,10 @@ COMMANDS = {
     "distribution": Listed(
         "headcount.pipelines.commands.distribution",
         "Learn how likely each of given symbols is, from users with many samples each.",
+    ),
+    "run": Listed(
+        "headcount.pipelines.commands.report.run",
+        "Make all releases of a report from one file, and a page over them.",
     ),
     "compare": Listed(
         "headcount.pipelines.commands.studies.compare",
@@ -263,6 +267,17 @@ class JobCommand(Command, Generic[M]):
         """Run the job without a word, and return what came of it; `sink` as for `run_job`."""
         from headcount.pipelines.jobs.run import run_job
 
+        self.check(args)
+        return run_job(args, beam_flags, self.name, self._making(args), self.source(args), sink)
+
+    def look(self, args: argparse.Namespace, beam_flags: Sequence[str]) -> Looked:
+        """Refuse all of the job that can be refused before it runs, and change nothing."""
+        from headcount.pipelines.jobs.run import Events, look, pipeline_options
+
+        self.check(args)
+        return look(args, pipeline_options(beam_flags), self.name, self._making(args), self.source(args) or Events)
+
+    def _making(self, args: argparse.Namespace) -> MakePlan:
         def plan(item_type: type) -> tuple[Plan, Callable[[Release, int], beam.PTransform]]:
             made = self.make_mechanism(args, item_type)  # refuses what is wrong before anything of Beam is built
             return (
@@ -270,8 +285,7 @@ class JobCommand(Command, Generic[M]):
                 lambda release, shards: self.make_transform(args, release, item_type, shards),
             )
 
-        self.check(args)
-        return run_job(args, beam_flags, self.name, plan, self.source(args), sink)
+        return plan
 
 
 def load(name: str) -> Command:

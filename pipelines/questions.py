@@ -85,7 +85,8 @@ GROUPS = {
     "people, each as a whole": "funnel retention activity actives",
     "names alone": "partitions top heavy-hitters",
     "one column as a whole": "quantiles distribution shape",
-    "before a release": "forecast compare plan choose-bound key",
+    "before a release": "forecast compare choose-bound key",
+    "a whole report": "plan run",
     "after a release": "show verify statement ledger",
     "to try, and for pipelines of your own": "demo generate explain-yaml completion",
 }

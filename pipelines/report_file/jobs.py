@@ -41,6 +41,7 @@ class Job:
     release: NamedRelease
     argv: tuple[str, ...]
     output: str
+    values: Mapping[str, tuple[str, ...]]  # of its parameters, by their names
 
     @property
     def name(self) -> str:
@@ -94,19 +95,26 @@ class Job:
             raise
         except ParameterError as error:
             raise self._mistake(str(parser.in_flags(self.command, error))) from None
+        except HeadcountError as error:  # of the data, or a file
+            raise type(error)(str(self._mistake(str(error)))) from None
 
     def _mistake(self, message: str) -> MistakeError:
-        """A refusal of the command: of the line of the first flag in it that the file gives, else of the release's."""
+        """A refusal of the command: of the line of the flag that it begins with or names, or whose value it quotes, as far as
+        the file gives them; else of the release's."""
+        given = {**self.release.given, **self.report.account, "output": self.report.output}
         named = [found.replace("-", "_") for found in options.FLAG.findall(message)]
-        given = [self.release.given[name] for name in named if name in self.release.given]
-        begins = message.startswith("--") and named[0] in self.release.given
+        known = [given[name] for name in named if name in given]
+        places = {name: [message.find(repr(text)) for text in self.values[name]] for name in given}
+        quoted = sorted((at, given[name].line) for name in given for at in places[name] if at >= 0)
         words = options.FLAG.sub(lambda found: found[1].replace("-", "_"), options.FLAG_IN_BRACKETS.sub("", message))
-        if begins:
-            words = given[0].name + words.removeprefix(named[0])
-            words = words if given[0].name.startswith("releases.") else f"{words} (for releases.{self.name})"
+        if message.startswith("--") and named[0] in given:
+            begin = known[0].name
+            words = begin + words.removeprefix(named[0])
+            words = words if begin.startswith("releases.") else f"{words} (for releases.{self.name})"
         else:
             words = f"releases.{self.name}: {words}"
-        return mistake(self.report.path, given[0].line if given else self.release.line, words)
+        lines = [*(each.line for each in known), *(line for _, line in quoted), self.release.line]
+        return mistake(self.report.path, lines[0], words)
 
 
 def jobs(report: ReportFile, period: str | None = None, budgets: Mapping[str, Budget] | None = None) -> list[Job]:
@@ -178,13 +186,8 @@ def _job(
     given |= {"output": (output,)} | {name: each.values for name, each in report.account.items()}
     if "ledger" in given:
         given["release_id"] = (AUTO,)
-    return Job(report, release, tuple(argument_list(release.command, given)), output)
+    return Job(report, release, tuple(argument_list(release.command, given)), output, given)
 
 
 def _filled(given: Given, values: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(periods.filled(text, values) for text in given.values)
-
-
-def refused(job: Job, error: HeadcountError) -> HeadcountError:
-    """A refusal of a job that ran, with the release's name in front."""
-    return type(error)(f"{job.name}: {error}") if not isinstance(error, MistakeError) else error

@@ -109,9 +109,7 @@ def test_a_job_is_compared_as_a_call_is(run, approve, ledger, report, url, tmp_p
         "has other parameters or another budget",
     )
     assert not (tmp_path / "o").exists()
-    refused(
-        run("histogram", *asked, "--of", "events", "--output", tmp_path / "o"), "data set 'visits' takes releases"
-    )
+    refused(run("histogram", *asked, "--of", "events", "--output", tmp_path / "o"), "data set 'visits' takes releases")
     assert run("histogram", *asked, "--output", tmp_path / "o")[0] == 0
     told = run("statement", tmp_path / "o", "--ledger", url, "--dataset", "visits")[1]
     (approval,) = ledger.approved("visits")
