@@ -112,6 +112,11 @@ class Ledger:
         with self._checked() as connection:
             return approvals.read(connection, dataset)
 
+    def refuse_unapproved(self, request: Request) -> None:
+        """Refuse what `reserve` would, for want of an approval."""
+        with self._checked() as connection:
+            approvals.allowing(connection, request)
+
     def approval_of(self, release_id: str) -> approvals.Approval | None:
         """The approval under which a release was reserved."""
         with self._checked() as connection:

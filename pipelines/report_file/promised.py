@@ -6,6 +6,7 @@ It is computed from the file, and from what its ledger says of the data set: no 
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,11 +19,22 @@ from headcount.pipelines.flags import periods
 from headcount.pipelines.ledger import spending
 from headcount.pipelines.ledger.account import asked_digest, open_ledger
 from headcount.pipelines.ledger.approvals import Approved, plan_digest
-from headcount.pipelines.ledger.records import Dataset, now
+from headcount.pipelines.ledger.records import Dataset, Request, now
 from headcount.pipelines.report_file.file import ReportFile
 from headcount.pipelines.report_file.jobs import Job, cost_at, jobs
 
-EXAMPLE = "2026-W01"  # a period for looking at a report that asks for one
+_EXAMPLES = ("2026-W01", "2026-01-01", "2026-01", "2026-Q1", "2026")  # a period of each kind, the usual one first
+
+
+def example(period: str | None = None) -> str:
+    """A period of the same kind, which is the same for all of them: what a plan is made for, so that all have one budget."""
+    if period is None:
+        return _EXAMPLES[0]
+    return next((each for each in _EXAMPLES if _shape(each) == _shape(period)), period)
+
+
+def _shape(period: str) -> str:
+    return re.sub("[0-9]", "0", period)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +119,14 @@ def _budgets(
     if promise is None:
         return None
     try:
-        return budgets(cost_at(report, period), weights, promise.epsilon, promise.delta, promise.runs, adaptive)
+        return budgets(
+            cost_at(report, _planned_for(report, period)),
+            weights,
+            promise.epsilon,
+            promise.delta,
+            promise.runs,
+            adaptive,
+        )
     except ParameterError as error:
         if str(error).startswith(report.path):  # which tells the line by itself
             raise
@@ -116,8 +135,7 @@ def _budgets(
 
 def make_plan(report: ReportFile, period: str | None, dataset: Dataset | None, less: bool = False) -> ReportPlan:
     """The plan of a report, in a period or in an example of one; with `less`, also what each release takes from the others."""
-    if period is None and periods.placeholders(report.output.values[0]):
-        period = EXAMPLE
+    period = _planned_for(report, period)
     adaptive = dataset is not None and dataset.adaptive
     jobs(report, period)  # values are refused before budgets are computed, which takes longer
     made = jobs(report, period, budgets_of(report, period, dataset))
@@ -129,10 +147,31 @@ def make_plan(report: ReportFile, period: str | None, dataset: Dataset | None, l
     return ReportPlan(report, [_planned(job) for job in made], adaptive, left_out)
 
 
+def _planned_for(report: ReportFile, period: str | None) -> str | None:
+    """The period that a plan is made for: none if the file does not ask for one."""
+    return example(period) if period is not None or periods.placeholders(report.output.values[0]) else None
+
+
 def _planned(job: Job) -> Planned:
     args, plan, guarantee = job.checked(), job.plan(), job.guarantee()
     digest = asked_digest(args, job.command.name, plan)
     return Planned(job, guarantee, Approved(job.name, job.command.name, digest, guarantee.epsilon, guarantee.delta))
+
+
+def refuse_unapproved(made: Sequence[Job]) -> None:
+    """Refuse jobs that are of no approved plan where they must be: all of them, before the first reserves anything."""
+    for job in made:
+        args, planned = job.checked(), _planned(job)
+        request = Request(
+            args.dataset,
+            "",
+            job.command.name,
+            planned.guarantee,
+            "",
+            label=args.label,
+            asked_sha256=planned.approved.asked_sha256,
+        )
+        open_ledger(args.ledger).refuse_unapproved(request)
 
 
 def room_of(plan: ReportPlan, dataset: Dataset) -> bool:

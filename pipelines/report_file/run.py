@@ -10,15 +10,15 @@ from __future__ import annotations
 import dataclasses
 import os
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines.flags.protection import protection
 from headcount.pipelines.report_file.file import ReportFile, read_file
 from headcount.pipelines.report_file.jobs import Job, jobs, output_of
 from headcount.pipelines.report_file.nodes import mistake
+from headcount.pipelines.report_file.promised import budgets_of, dataset_of, refuse_unapproved
 from headcount.pipelines.report_file.room import Cost, refuse_together
 from headcount.pipelines.reports.outcome import Outcome
 from headcount.pipelines.storage import stores
@@ -51,7 +51,11 @@ def check_report(path: str, period: str | None, beam_flags: Sequence[str]) -> Ch
     """Refuse all that can be refused before a row is read; nothing is written and nothing reserved."""
     report = read_file(path)
     jobs(report, period)  # values are refused before budgets are computed, which takes longer
-    made = jobs(report, period, budgets_of(report, period))
+    try:
+        dataset = dataset_of(report)
+    except ParameterError as error:
+        raise mistake(report.path, report.account["ledger"].line, str(error)) from None
+    made = jobs(report, period, budgets_of(report, period, dataset))
     looked = [_looked(job, beam_flags) for job in made]
     return Checked(report, made, looked, _room(report, made, looked))
 
@@ -72,14 +76,6 @@ def run_report(
     if any(each.outcome.report is None for each in made):
         return made, None
     return made, _put_index(checked.report, period, made)
-
-
-def budgets_of(report: ReportFile, period: str | None) -> Mapping[str, Budget] | None:
-    """The budget of each release by the promise of the report; None where releases say their own."""
-    promise = report.promise
-    if promise is None:
-        return None
-    raise mistake(report.path, promise.line, "promise is not known here yet: give each release its epsilon and delta")
 
 
 def _looked(job: Job, beam_flags: Sequence[str]) -> Looked:
@@ -111,6 +107,7 @@ def _room(report: ReportFile, made: Sequence[Job], looked: Sequence[Looked]) -> 
         for job, each in zip(made, looked, strict=True)
     ]
     try:
+        refuse_unapproved(made)
         return refuse_together(account["ledger"].values[0], account["dataset"].values[0], costs)
     except ParameterError as error:
         raise mistake(report.path, account["ledger"].line, str(error)) from None
