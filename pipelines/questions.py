@@ -68,6 +68,7 @@ QUESTIONS = (
     ),
     Question("What will an epsilon give me?", "forecast --users 1e6 ...", "forecast.md"),
     Question("Which method is best for data like mine?", "compare --public-data FILE", "compare.md"),
+    Question("What will a year of reports cost?", "plan FILE", "report-file.md#one-promise-for-a-year"),
     Question("How do I make a whole report every week?", "run FILE --period 2026-W46", "report-file.md"),
     Question("How much may I still release this year?", "ledger total NAME", "ledger.md"),
     Question("What do I tell people outside?", "statement OUT", "statement.md"),
