@@ -13,7 +13,7 @@ There is a function for every command that counts events: `histogram`, `aggregat
 `choose_bound`; and `compare`, which measures these on data that is public, and `forecast`, which needs none. A frame is one
 of pandas or Polars, an Arrow table, batch or reader, a DuckDB relation, whatever else has `__arrow_c_stream__`, a dict of
 lists, or a list of dicts. Nothing of Beam is imported. `headcount.transforms` has the same for Beam pipelines, and
-`headcount.mechanisms` the parts.
+`headcount.mechanisms` the parts. `run` makes all releases of a report from one file, as the command does, and needs Beam.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/headcount/test_face
     from headcount.mechanisms.errors import HeadcountError as HeadcountError
     from headcount.mechanisms.errors import InputError as InputError
     from headcount.mechanisms.errors import ParameterError as ParameterError
+    from headcount.reports import run as run
     from headcount.result import Result as Result
     from headcount.studies import compare as compare
     from headcount.studies import forecast as forecast
@@ -59,6 +60,7 @@ _ROOMS = {
     "calls": "actives activity aggregate choose_bound count_release distribution funnel heavy_hitters histogram partitions "
     "plume quantiles retention sampled shape top total",
     "mechanisms.errors": "HeadcountError InputError ParameterError",
+    "reports": "run",
     "result": "Result",
     "studies": "compare forecast",
 }

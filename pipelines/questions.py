@@ -78,6 +78,8 @@ QUESTIONS = (
     ),
     Question("What will an epsilon give me?", "forecast --users 1e6 ...", "forecast.md"),
     Question("Which method is best for data like mine?", "compare --public-data FILE", "compare.md"),
+    Question("What will a year of reports cost?", "plan FILE", "report-file.md#one-promise-for-a-year"),
+    Question("How do I make a whole report every week?", "run FILE --period 2026-W46", "report-file.md"),
     Question("How much may I still release this year?", "ledger total NAME", "ledger.md"),
     Question("What do I tell people outside?", "statement OUT", "statement.md"),
     Question("Does it keep what it promises?", "audit ...", "audit.md"),
@@ -97,6 +99,7 @@ GROUPS = {
     "names alone": "partitions top heavy-hitters",
     "one column as a whole": "quantiles distribution shape",
     "before a release": "forecast compare choose-bound key",
+    "a whole report": "plan run",
     "after a release": "show verify statement ledger audit",
     "to try, and for pipelines of your own": "demo generate explain-yaml completion",
 }

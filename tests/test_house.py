@@ -42,6 +42,7 @@ ROOMS_OF_PIPELINES = (
     "in_memory",
     "studies",
     "audits",
+    "report_file",
     "commands",
 )
 PACKAGES = ("mechanisms", "transforms", "pipelines", "headcount")  # each may import those before it

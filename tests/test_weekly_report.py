@@ -23,6 +23,8 @@ from headcount.pipelines.flags.protection import protection
 from headcount.pipelines.ledger import spending
 from headcount.pipelines.ledger.records import make_dataset
 from headcount.pipelines.main import main
+from headcount.pipelines.report_file.file import read_report
+from headcount.pipelines.report_file.jobs import jobs
 from tests.docs.pages import TOP, blocks, commands
 from tests.fixed_key import write_fixed_key
 
@@ -177,3 +179,19 @@ def test_the_tutorial_keeps_its_promise_of_a_year():
     assert len(promises) == 3 and {promise.unit for promise in promises} == {"user"}
     year = spending.total(promises * 52, make_dataset("shop", "user", "add-remove", 8, 1e-6, "year"))
     assert year.epsilon == pytest.approx(6.05, abs=0.01)
+
+
+def test_the_one_file_of_the_tutorial_says_what_its_lines_say():
+    """At most 25 lines, and the command lines that it stands for are those of the page, but for budget, period and place."""
+    found = blocks(TOP / "docs/tutorials/weekly-report.md")
+    (text,) = [block.text for block in found if block.kind == "yaml"]
+    assert len(text.splitlines()) <= 25
+    lines = [shlex.split(line) for block in found if block.kind == "shell" for line in commands(block.text)]
+    own = {"epsilon", "delta", "period", "output"}
+    single = [
+        {name: value for name, value in vars(parser.parse(load(words[1]), words[2:])[0]).items() if name not in own}
+        for words in lines
+        if "--output" in words
+    ]
+    of_file = [job.args() for job in jobs(read_report("report.yaml", text), "2026-W47")]
+    assert [{name: value for name, value in vars(args).items() if name not in own} for args in of_file] == single

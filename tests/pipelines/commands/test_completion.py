@@ -44,7 +44,7 @@ def test_commands_flags_values_and_parts(completed):
     assert commands == [*COMMANDS]
     assert histogram == ["histogram"] and flag == ["--noise"]
     assert values == ["auto", "laplace", "gaussian"]
-    assert parts == ["create", "show", "total", "export", "resolve"] and part == ["total"]
+    assert parts == ["create", "approve", "withdraw", "show", "total", "export", "resolve"] and part == ["total"]
     assert of_part == ["csv"]
 
 
