@@ -46,7 +46,7 @@ def running(pid: int) -> dict[str, object]:
 
 def test_another_checkout_does_not_stop_the_cluster(tmp_path, server):
     """Both have one home; the state of the first lies where its own `start` puts it."""
-    other = shutil.copytree(FOLDER, tmp_path / "other" / "deploy" / "flink")
+    other = shutil.copytree(FOLDER.parent, tmp_path / "other" / "deploy") / "flink"
     place = hashlib.blake2b(os.fsencode(FOLDER), digest_size=4).hexdigest()
     state = tmp_path / "headcount" / f"flink-{place}" / "state.json"
     state.parent.mkdir(parents=True)
