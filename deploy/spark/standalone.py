@@ -94,9 +94,11 @@ def _start(args: argparse.Namespace, state: State) -> None:
             f"the Spark cluster at {content['spark']} with {content['workers']} workers",
         )
 
+    memory = content.setdefault("memory", args.memory)
+
     def job_server() -> list[str]:
         run = ["-jar", args.job_server_jar] if args.job_server_jar else [*classpath, JOB_SERVER]
-        flags = [java, *_JAVA_FLAGS, *script.SERVER_FLAGS, f"-Xmx{args.memory}m", *_settings(args, state)]
+        flags = [java, *_JAVA_FLAGS, *script.SERVER_FLAGS, f"-Xmx{memory}m", *_settings(args, state)]
         return [*flags, *run, "--spark-master-url", content["spark"]]
 
     script.start_job_server(state, job_server)
@@ -121,7 +123,10 @@ def _settings(args: argparse.Namespace, state: State) -> list[str]:
     settings: dict[str, object] = {"spark.ui.enabled": "false"}
     if state.content["own"]:
         # Noise and sampling follow from the key, so that a task that is run again gives the same rows.
-        settings |= {"spark.task.maxFailures": args.restarts + 1, "spark.executor.memory": f"{args.memory}m"}
+        settings |= {
+            "spark.task.maxFailures": args.restarts + 1,
+            "spark.executor.memory": f"{state.content['memory']}m",
+        }
         settings |= {"spark.driver.host": "localhost", "spark.local.dir": state.directory / "tmp"}
         settings |= {"spark.default.parallelism": state.content["workers"]}
     return [*(f"-D{name}={value}" for name, value in settings.items()), *(f"-D{each}" for each in args.conf)]
@@ -145,10 +150,12 @@ def _turn(args: argparse.Namespace, state: State) -> Iterator[None]:
         return
     others = "the job before, since Beam's job server for Spark runs one at a time"
     with state.alone("turn", others, sys.stderr):
-        if state.content["own"] and not wait(lambda: not _running(state, "headcount-"), _CANCEL_SECONDS):
-            raise Problem(
-                "a job runs whose client was killed: wait for its end, which status tells, or call stop and start"
-            )
+        try:
+            free = not state.content["own"] or wait(lambda: not _running(state, "headcount-"), _CANCEL_SECONDS)
+        except OSError:
+            raise Problem("Spark's master does not answer: call start, which replaces it") from None
+        if not free:
+            raise Problem("a job runs whose client was killed: wait for its end, which status tells, or stop and start")
         yield
 
 
