@@ -8,6 +8,8 @@
 # make test-docs   runs the examples of README and docs, and compares what they print with what the pages show
 # make test-flink   runs jobs on a real Flink cluster on this machine, which needs Java (11 or 17) and Maven, and on
 #                   Beam's Prism runner if Go is installed
+# make test-spark   runs a handful of jobs on a real Spark cluster on this machine, which needs Java (11 or 17) and Maven; with
+#                   JOBS=all those that Flink runs
 # make test-browser   looks at pages in a real browser, without a screen: needs Chromium; screenshots are in build/screenshots
 # make test-beam   runs transforms, replays and rows held by digest on the oldest Beam and libraries that are supported
 # make test-as-run   runs the installed command, in an environment that has nothing else, on files that other programs wrote
@@ -30,7 +32,7 @@ QUICK := tests/mechanisms tests/headcount tests/pipelines/sources tests/pipeline
 	tests/test_house.py tests/test_project.py tests/test_docs.py tests/test_package.py
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo quick test test-slow stubs docs test-docs test-flink test-browser test-postgres test-beam test-as-run lint types unit clean
+.PHONY: demo quick test test-slow stubs docs test-docs test-flink test-spark test-browser test-postgres test-beam test-as-run lint types unit clean
 
 demo: $(VENV)/runtime
 	$(BIN)/headcount demo --output demo
@@ -67,7 +69,13 @@ test-docs: $(VENV)/development
 test-flink: $(VENV)/development
 	@command -v java > /dev/null || { echo "make test-flink needs Java: install 11 or 17 (apt-get install openjdk-17-jdk-headless)" >&2; exit 1; }
 	@command -v mvn > /dev/null || { echo "make test-flink needs Maven: install it (apt-get install maven)" >&2; exit 1; }
-	$(BIN)/python -m pytest -n 2 --dist loadfile -rs tests/runners
+	$(BIN)/python -m pytest -n 2 --dist loadfile -rs --ignore=tests/runners/test_spark.py tests/runners
+
+JOBS ?= some
+test-spark: $(VENV)/development
+	@command -v java > /dev/null || { echo "make test-spark needs Java: install 11 or 17 (apt-get install openjdk-17-jdk-headless)" >&2; exit 1; }
+	@command -v mvn > /dev/null || { echo "make test-spark needs Maven: install it (apt-get install maven)" >&2; exit 1; }
+	$(BIN)/python -m pytest tests/runners/test_spark.py --jobs $(JOBS)
 
 test-browser: $(VENV)/development
 	@command -v chromium > /dev/null || command -v google-chrome > /dev/null || { echo "make test-browser needs Chromium: install it (apt-get install chromium)" >&2; exit 1; }

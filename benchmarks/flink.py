@@ -62,11 +62,11 @@ def running(directory: Path | None, managers: int) -> Iterator[State]:
     with tempfile.TemporaryDirectory(prefix="headcount-flink-") as own:
         place = directory or Path(own)
         script = [str(DEPLOY / "flink.sh"), "--state", str(place)]
-        ours = not State(str(place)).processes
+        ours = not State(cluster.ENGINE, str(place)).processes
         say(f"{'starting' if ours else 'using'} the cluster of {place}")
         subprocess.run([*script, "start", "--task-managers", str(managers)], check=True, stdout=sys.stderr)
         try:
-            yield State(str(place))
+            yield State(cluster.ENGINE, str(place))
         finally:
             if ours:
                 subprocess.run([*script, "stop"], check=True, stdout=sys.stderr)

@@ -16,7 +16,7 @@ from headcount.pipelines.suggestions import did_you_mean, nearest
 _FLAG = re.compile(r"--?[A-Za-z]")
 _ONE_LETTER = 0.9  # of the measure of `nearest`: so close that one of the two is a slip of the other
 _BEAM_HELP = (
-    "Beam's own flags (--runner, --direct_num_workers, --temp_location, ...) are accepted too;\n"
+    "Beam's own flags (--runner FlinkRunner, SparkRunner or DataflowRunner, --temp_location, ...) are accepted too;\n"
     "what stands after a bare -- is passed on to Beam as it is."
 )
 

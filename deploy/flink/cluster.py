@@ -10,23 +10,22 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
-import secrets
-import signal
 import subprocess
 import sys
 import urllib.error
 import urllib.parse
-import urllib.request
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
-
-from servers import Problem, State, end, free_port, is_open, jars, program, wait
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
-BOOT = HERE / "boot.py"
+sys.path.append(str(HERE.parent / "shared"))
+
+import script  # noqa: E402
+from script import JAVA_FLAGS, SERVER_FLAGS, ask  # noqa: E402
+from servers import Engine, Problem, State, end, free_port, jars, program, wait  # noqa: E402
+
+ENGINE = Engine("Flink", HERE)
 LIGHT_JOB_SERVER = HERE / "LightJobServer.java"
 
 JOB_MANAGER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
@@ -37,17 +36,9 @@ _ENDED = {"FINISHED", "CANCELED", "FAILED"}
 _CANCEL_SECONDS = 180
 # What ended at the job server may come to the cluster for so long yet.
 _LATE_SECONDS = 5
-_OPENED = ("lang", "lang.invoke", "lang.reflect", "math", "net", "io", "nio", "text", "time", "util", "util.concurrent")
-_JAVA_FLAGS = [
-    *("--add-opens=java.base/sun.nio.ch=ALL-UNNAMED", "-Dorg.slf4j.simpleLogger.showDateTime=true"),
-    *(f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in _OPENED),
-]
 
-# Job manager and job server run little code, most of it once: compiling that well takes longer than running it.
-_SERVER_FLAGS = ["-Xmx768m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
-
-# Workers outlive a task by this much, for the next one of their job: each has a start of Python and Beam behind it. A
-# worker that died is taken for alive as long, so that a failed job must not start again before.
+# For how long a Python worker waits for the next task of its job. One that died is taken for alive as long, so that a
+# failed job must not start again before.
 _WORKER_SECONDS, _RESTART_SECONDS = 5, 6
 
 # The pools of a task manager in MB, besides the managed memory that Flink sorts in: they must all be set, since no
@@ -61,14 +52,6 @@ _EXCHANGE_BUFFERS = 128
 
 
 # The cluster's own pages
-
-
-def ask(address: str, path: str, method: str = "GET") -> Any:
-    """What the job manager answers; OSError if it does not."""
-    local = urllib.parse.urlsplit(address).hostname in ("localhost", "127.0.0.1")
-    opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if local else []))
-    with opener.open(urllib.request.Request(address + path, method=method), timeout=10) as answer:
-        return json.loads(answer.read() or b"{}")
 
 
 def jobs_of(address: str) -> list[dict[str, Any]]:
@@ -92,20 +75,6 @@ def _cancel(address: str, prefix: str) -> list[str]:
     return names
 
 
-def _is_on_its_way(endpoint: str, name: str) -> bool | None:
-    """Whether the job server has a job of this name that has not ended, maybe before the cluster knows of it; None if it knows
-    of no such job."""
-    import grpc  # this and Beam are slow to import, and only a job that was stopped needs them
-    from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
-
-    ended = {getattr(beam_job_api_pb2.JobState, state) for state in ("DONE", "FAILED", "CANCELLED")}
-    with contextlib.suppress(grpc.RpcError), grpc.insecure_channel(endpoint) as channel:
-        stub = beam_job_api_pb2_grpc.JobServiceStub(channel)
-        found = stub.GetJobs(beam_job_api_pb2.GetJobsRequest(), timeout=10).job_info
-        return next((job.state not in ended for job in found if job.job_name == name), None)
-    return None  # no job server, no job
-
-
 def _end_job(endpoint: str, address: str, name: str) -> None:
     """Take a job with its client: from the cluster, or wherever it is on its way there.
 
@@ -121,7 +90,7 @@ def _end_job(endpoint: str, address: str, name: str) -> None:
     def is_ended() -> bool:
         nonlocal on_its_way
         _cancel(address, name)
-        on_its_way = _is_on_its_way(endpoint, name)
+        on_its_way = script.is_on_its_way(endpoint, name)
         return not on_its_way
 
     if not wait(is_ended, _CANCEL_SECONDS):
@@ -135,38 +104,25 @@ def _end_job(endpoint: str, address: str, name: str) -> None:
 
 def start(args: argparse.Namespace, state: State) -> int:
     """Start what is not running yet, and wait until it answers."""
-    with state.locked():
-        before = [process["pid"] for process in state.processes.values()]
-        try:
-            _start(args, state)
-        except BaseException:
-            end([process for process in state.processes.values() if process["pid"] not in before])
-            if not before:
-                state.remove()
-            raise
+    with script.whole(state):
+        _start(args, state)
     print(f"Flink runs at {state.content['flink']}, Beam's job server at {state.content['job_endpoint']}")
     return 0
 
 
 def _start(args: argparse.Namespace, state: State) -> None:
     java = program("java", "Java, which Flink and Beam's job server run on, is not installed")
-    for name in state.lost():
-        end([state.processes.pop(name)])
     content = state.content
-    if state.processes and args.flink_master and content["flink"] != _with_scheme(args.flink_master):
-        raise Problem(f"another cluster is in use, {content['flink']}: call stop first, or give another --state")
-    classpath = [] if args.flink_master and args.job_server_jar else ["-cp", f"{jars()}/*"]
-    content.setdefault("token", secrets.token_hex(4))
-    if args.flink_master:
-        content.update(flink=_with_scheme(args.flink_master), own=False)
-    elif "job-manager" not in state.processes and not (state.processes and not content["own"]):
+    ours = script.claim(state, "flink", _with_scheme(args.flink_master) if args.flink_master else None)
+    classpath = [] if args.flink_master and args.job_server_jar else ["-cp", f"{jars(ENGINE)}/*"]
+    if ours and "job-manager" not in state.processes:
         end([state.processes.pop(name) for name in list(state.processes)])  # what is left of an earlier cluster
         rest = free_port()
         content.update(flink=f"http://localhost:{rest}", own=True, managers=args.task_managers)
         _write_config(state.directory, rest, free_port(), args)
         config = ["--configDir", str(state.directory / "conf")]
-        content["manager"] = [java, *_JAVA_FLAGS, *_task_limits(), *classpath, TASK_MANAGER, *config]
-        state.launch("job-manager", [java, *_JAVA_FLAGS, *_SERVER_FLAGS, *classpath, JOB_MANAGER, *config])
+        content["manager"] = [java, *JAVA_FLAGS, *_task_limits(), *classpath, TASK_MANAGER, *config]
+        state.launch("job-manager", [java, *JAVA_FLAGS, *SERVER_FLAGS, *classpath, JOB_MANAGER, *config])
     if content["own"]:
         for number in range(content["managers"]):
             if f"task-manager-{number}" not in state.processes:
@@ -175,15 +131,13 @@ def _start(args: argparse.Namespace, state: State) -> None:
             lambda: _managers(content["flink"]) >= content["managers"],
             f"the Flink cluster at {content['flink']} with {content['managers']} task managers",
         )
-    if "job-server" not in state.processes:
-        port = free_port()
-        content["job_endpoint"] = f"localhost:{port}"
+
+    def job_server() -> list[str]:
         server = ["-jar", args.job_server_jar] if args.job_server_jar else _job_server(java, classpath, state)
-        ports = ["--job-port", str(port), "--artifact-port", str(free_port()), "--expansion-port", "-1"]
         master = urllib.parse.urlsplit(content["flink"]).netloc
-        places = ["--flink-master", master, "--artifacts-dir", str(state.directory / "tmp" / "artifacts")]
-        state.launch("job-server", [java, *_JAVA_FLAGS, *_SERVER_FLAGS, *server, *places, *ports])
-    state.require_answer(lambda: is_open(content["job_endpoint"]), "Beam's job server")
+        return [java, *JAVA_FLAGS, *SERVER_FLAGS, *server, "--flink-master", master]
+
+    script.start_job_server(state, job_server)
 
 
 def _job_server(java: str, classpath: list[str], state: State) -> list[str]:
@@ -191,10 +145,7 @@ def _job_server(java: str, classpath: list[str], state: State) -> list[str]:
     modules = subprocess.run([java, "--list-modules"], capture_output=True, text=True).stdout
     if not state.content["own"] or "jdk.compiler" not in modules:
         return [*classpath, JOB_SERVER]
-    shipped = state.directory / "empty.jar"
-    with zipfile.ZipFile(shipped, "w") as jar:
-        jar.writestr("META-INF/MANIFEST.MF", "Manifest-Version: 1.0\n\n")
-    return [*classpath, f"-Dheadcount.shipped={shipped}", str(LIGHT_JOB_SERVER)]
+    return [*classpath, f"-Dheadcount.shipped={script.empty_jar(state)}", str(LIGHT_JOB_SERVER)]
 
 
 def _managers(address: str) -> int:
@@ -263,154 +214,68 @@ def _write_config(directory: Path, rest: int, rpc: int, args: argparse.Namespace
 
 def submit(args: argparse.Namespace, state: State) -> int:
     """Run a headcount command on the cluster. If it is stopped or killed, so is its job."""
-    endpoint = args.job_endpoint or state.content.get("job_endpoint")
+    endpoint, name = script.job_endpoint(args, state), script.job_name(state)
     address = _with_scheme(args.flink_master) if args.flink_master else None
     if not args.job_endpoint:
-        if endpoint is None or not is_open(endpoint):
-            raise Problem("no cluster runs: call start first, or give --job-endpoint of a job server of your own")
         address = address or state.content["flink"]
-    name = f"headcount-{state.content.get('token', 'own')}-{secrets.token_hex(4)}"
-    log = str(state.directory / "logs" / "workers.log") if state.content.get("own") else None
-    command = [sys.executable, "-m", "headcount.pipelines.main", args.words[0]]
-    command += beam_flags(endpoint, args.parallelism or state.content.get("managers", 1), name, log)
-    clients: list[subprocess.Popen[bytes]] = []
-    early: list[int] = []  # signals that came before there was a client
-
-    def hand_on(number: int, _: object) -> None:
-        if clients:
-            clients[0].send_signal(number)
-        else:
-            early.append(number)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, hand_on)
-    clients.append(subprocess.Popen(command + args.words[1:]))
-    for number in early:
-        clients[0].send_signal(number)
-    status = clients[0].wait()
+    parallelism = args.parallelism or state.content.get("managers", 1)
+    status = script.run_client(args.words, beam_flags(endpoint, parallelism, name, script.worker_log(state)))
     if status != 0 and address is not None:
         with contextlib.suppress(OSError):  # no cluster, no job
             _end_job(endpoint, address, name)
-    if status == 1:
-        logs = f"in {state.directory / 'logs'}" if state.content.get("own") else "of the cluster"
-        print(
-            f"flink.sh: the job failed and left no output; the logs {logs} tell more. If a task manager was lost, call "
-            "start, which replaces it; then submit again",
-            file=sys.stderr,
-        )
-    return status if status >= 0 else 128 - status
+    return script.told(status, state, "task manager")
 
 
 def beam_flags(endpoint: str, parallelism: int, name: str, log: str | None) -> list[str]:
-    """Beam's flags of a job; with a log for its workers, of one on our own cluster. Later ones on the command line win."""
-    path = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
-    environment = {"command": str(BOOT), "env": {"PATH": path, **({"HEADCOUNT_WORKER_LOG": log} if log else {})}}
-    kept = [f"--environment_cache_millis={1000 * _WORKER_SECONDS}"] if log else []
-    return [
-        *("--runner=FlinkRunner", f"--job_endpoint={endpoint}", f"--job_name={name}", f"--parallelism={parallelism}"),
-        *("--environment_type=PROCESS", f"--environment_config={json.dumps(environment)}"),
-        "--experiments=disable_logging_submission_environment",  # that is a run of pip, for a file that nobody reads
-        *kept,
-    ]
+    """Beam's flags of a job on this many task managers."""
+    return [*script.beam_flags("FlinkRunner", endpoint, name, log, _WORKER_SECONDS), f"--parallelism={parallelism}"]
 
 
 def status(args: argparse.Namespace, state: State) -> int:
     """Show the cluster and its jobs; 0 if all of it runs."""
-    if not state.processes:
-        print("not running")
-        return 1
-    lost, address = state.lost(), state.content["flink"]
-    for name, process in state.processes.items():
-        print(f"{name:<16} {'ended by itself' if name in lost else 'runs'}, process {process['pid']}")
-    print(f"{'Flink':<16} {address}\n{'job server':<16} {state.content.get('job_endpoint')}")
-    try:
+
+    def jobs() -> None:
+        address = state.content["flink"]
         print(f"{'task managers':<16} {_managers(address)}")
         for job in jobs_of(address):
             print(f"{job['name']:<30} {job['state']:<10} {job['duration'] / 1000:.1f} s")
-    except OSError:
-        print(f"{address} does not answer")
-        return 1
-    return 1 if lost else 0
+
+    return script.show(state, "flink", jobs)
 
 
 def stop(args: argparse.Namespace, state: State) -> int:
     """Cancel what runs, then end what start started."""
-    with state.locked():
-        if not state.processes:
-            print("not running")
-            return 0
-        server = state.processes.pop("job-server", None)  # first, or it may submit one more
-        end([server] if server else [])
-        # On somebody's own cluster, only jobs that were submitted from here.
-        prefix = "" if state.content.get("own") else f"headcount-{state.content['token']}-"
+
+    def cancel() -> Sequence[str]:
         if "job-manager" not in state.lost():  # else its jobs have ended too, and who answers in its place is another
+            # On somebody's own cluster, only jobs that were submitted from here.
+            prefix = "" if state.content.get("own") else f"headcount-{state.content['token']}-"
             with contextlib.suppress(OSError):  # no cluster, no jobs
-                for name in _cancel(state.content["flink"], prefix):
-                    print(f"cancelled {name}")
-        end(list(state.processes.values()))
-        state.remove()
-    print("stopped")
-    return 0
+                return _cancel(state.content["flink"], prefix)
+        return []
+
+    return script.end_all(state, cancel)
 
 
 def main(argv: Sequence[str]) -> int:
     """Run one command line and return its exit status."""
-    parser = argparse.ArgumentParser(prog="flink.sh", description=__doc__.split("\n\n")[0], allow_abbrev=False)
-    parser.add_argument(
-        "--state",
-        metavar="DIR",
-        help="where to keep what runs, and logs (default: in your home, one for each checkout)",
+    commands = {"start": start, "submit": submit, "status": status, "stop": stop}
+    line = script.Script(ENGINE, __doc__.split("\n\n")[0], commands)
+    for name in ("start", "submit"):
+        line.parsers[name].add_argument(
+            "--flink-master", metavar="HOST:PORT", help="the REST address of a Flink cluster of your own"
+        )
+    add = line.parsers["start"].add_argument
+    positive = script.positive
+    add("--task-managers", type=positive, default=2, metavar="N", help="default: 2, of one slot each")
+    add("--memory", type=positive, default=1024, metavar="MB", help="that each of them sorts in (default: 1024)")
+    restarts = "how often a failed job starts again (default: 3; 0: never)"
+    add("--restarts", type=script.whole_number, default=3, metavar="N", help=restarts)
+    line.parsers["submit"].add_argument(
+        "--parallelism", type=positive, metavar="N", help="default: one per task manager"
     )
-    commands = parser.add_subparsers(required=True, metavar="start|submit|status|stop")
-    master = argparse.ArgumentParser(add_help=False)
-    master.add_argument("--flink-master", metavar="HOST:PORT", help="the REST address of a Flink cluster of your own")
-    one = commands.add_parser("start", help=start.__doc__, parents=[master], allow_abbrev=False)
-    one.add_argument("--task-managers", type=_positive, default=2, metavar="N", help="default: 2, of one slot each")
-    one.add_argument(
-        "--memory", type=_positive, default=1024, metavar="MB", help="that each of them sorts in (default: 1024)"
-    )
-    one.add_argument(
-        "--restarts",
-        type=_whole,
-        default=3,
-        metavar="N",
-        help="how often a failed job starts again (default: 3; 0: never)",
-    )
-    one.add_argument("--job-server-jar", metavar="JAR", help="a job server of your own, instead of the one fetched")
-    one.set_defaults(run=start)
-    one = commands.add_parser("submit", help=submit.__doc__, parents=[master], allow_abbrev=False)
-    one.add_argument("--job-endpoint", metavar="HOST:PORT", help="a running job server of your own")
-    one.add_argument("--parallelism", type=_positive, metavar="N", help="default: one per task manager")
-    one.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND ...", help="a headcount command line")
-    one.set_defaults(run=submit)
-    commands.add_parser("status", help=status.__doc__).set_defaults(run=status)
-    commands.add_parser("stop", help=stop.__doc__).set_defaults(run=stop)
-    args = parser.parse_args(argv)
-    if args.run is submit and not args.words:
-        parser.error("submit needs a headcount command, for example: submit histogram --input ...")
-    try:
-        return int(args.run(args, State(args.state)))
-    except Problem as problem:
-        print(f"flink.sh: {problem}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT
-
-
-def _whole(text: str, least: int = 0) -> int:
-    if not text.isdecimal() or int(text) < least:
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least {least}, got {text!r}")
-    return int(text)
-
-
-def _positive(text: str) -> int:
-    return _whole(text, 1)
-
-
-def _on_sigterm(number: int, frame: object) -> NoReturn:
-    raise KeyboardInterrupt
+    return line.run(argv)
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _on_sigterm)
-    sys.exit(main(sys.argv[1:]))
+    script.exit_by(main)

@@ -19,6 +19,10 @@ from tests.runners.jobs import JOBS, STORED, beside, column, write_regions
 from tests.runners.jobs import words_of as job_words
 
 
+def pytest_addoption(parser):
+    parser.addoption("--jobs", choices=("some", "all"), default="some", help="on Spark: a handful of jobs, or all")
+
+
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory):
     """A folder of all workers of the tests."""

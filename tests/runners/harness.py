@@ -17,7 +17,7 @@ import urllib.request
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 import pyarrow as pa
@@ -28,24 +28,28 @@ from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 from headcount.pipelines.main import main
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy" / "flink"
-sys.path.append(str(DEPLOY))  # the script's modules find each other so
-script = importlib.import_module("cluster")
+SPARK = DEPLOY.parent / "spark"
+sys.path += [str(DEPLOY), str(SPARK)]  # the scripts' modules are found so
+script, spark_script = importlib.import_module("cluster"), importlib.import_module("standalone")
 MINUTES = 60  # seconds
 # Task managers of small jobs spend half of their time on compiling well what runs for seconds.
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 UNFINISHED = ("INITIALIZING", "CREATED", "RUNNING", "FAILING", "CANCELLING", "RESTARTING", "SUSPENDED", "RECONCILING")
+Of = TypeVar("Of", bound="Cluster")
 HEADCOUNT = [sys.executable, "-m", "headcount.pipelines.main"]
 
 
 class Cluster:
     """The deploy script, with a state directory of its own; `environment` is that of the servers, not of clients."""
 
+    script = DEPLOY / "flink.sh"
+
     def __init__(self, state: Path, environment: Mapping[str, str] | None = None) -> None:
         self._state = state
         self._environment = {**os.environ, "JAVA_TOOL_OPTIONS": _SHORT_LIVED, **(environment or {})}
 
     def command(self, *words: object) -> list[str]:
-        return [str(DEPLOY / "flink.sh"), "--state", str(self._state), *map(str, words)]
+        return [str(self.script), "--state", str(self._state), *map(str, words)]
 
     def run(self, *words: object) -> subprocess.CompletedProcess[str]:
         """One call of the script, however it ends."""
@@ -56,15 +60,17 @@ class Cluster:
     def call(self, *words: object) -> str:
         """One call of the script, which must succeed: what it printed."""
         done = self.run(*words)
-        assert done.returncode == 0, f"flink.sh {words[0]}: {done.stdout}{done.stderr}"
+        assert done.returncode == 0, f"{self.script.name} {words[0]}: {done.stdout}{done.stderr}"
         return done.stdout
 
     def submit(self, *words: object) -> None:
         """A job with the script's flags, which must succeed, by a client in this process: another would import Beam first."""
-        state, log = self.state(), str(self._state / "logs" / "workers.log")
-        headcount(
-            *words, *script.beam_flags(state["job_endpoint"], state["managers"], f"headcount-{uuid.uuid4()}", log)
-        )
+        headcount(*words, *self.flags(self.state()["job_endpoint"], f"headcount-{uuid.uuid4()}"))
+
+    def flags(self, endpoint: str, name: str) -> list[str]:
+        """Beam's flags of a job of this name."""
+        log = str(self._state / "logs" / "workers.log")
+        return script.beam_flags(endpoint, self.state()["managers"], name, log)
 
     def open(self, *words: object) -> subprocess.Popen[str]:
         """A client that runs beside the test, in a process group of its own.
@@ -112,10 +118,30 @@ class Cluster:
         wait(lambda: leader not in {group for _, group in living()})
 
 
+class SparkCluster(Cluster):
+    """The same for Spark."""
+
+    script = SPARK / "spark.sh"
+
+    def flags(self, endpoint: str, name: str) -> list[str]:
+        return spark_script.beam_flags(endpoint, name, spark_script.State(spark_script.ENGINE, str(self._state)))
+
+    def server_of(self, worker: int) -> str:
+        """The server that a worker process belongs to."""
+        (found,) = [name for name, each in self.state()["processes"].items() if each["pid"] == os.getpgid(worker)]
+        return found
+
+    def applications(self, *states: str) -> list[dict[str, Any]]:
+        """The applications in these states; each is a job."""
+        return [each for each in spark_script.applications(self.state()["pages"]) if each["state"] in states]
+
+
 @contextlib.contextmanager
-def running(state: Path, *flags: object, environment: Mapping[str, str] | None = None) -> Iterator[Cluster]:
+def running(
+    state: Path, *flags: object, environment: Mapping[str, str] | None = None, kind: type[Of] = Cluster
+) -> Iterator[Of]:
     """A cluster by the deploy script, from start to stop, of which nothing is left afterwards."""
-    cluster = Cluster(state, environment)
+    cluster = kind(state, environment)
     cluster.call("start", *flags)
     try:
         yield cluster
@@ -156,9 +182,16 @@ class Gate:
         """From now on whoever opens the file reads it; the reader of the pipe stays where it is."""
         os.replace(self._rest, self._pipe)
 
+    def reader(self) -> int:
+        """The worker process that reads."""
+        (reader,) = wait(
+            lambda: {int(link.parts[2]) for link in Path("/proc").glob("[0-9]*/fd/*") if self._reads(link)}
+        )
+        return reader
+
     def kill_reader(self) -> None:
         """Take only the worker process away that reads; its task manager stays."""
-        (reader,) = {int(link.parts[2]) for link in Path("/proc").glob("[0-9]*/fd/*") if self._reads(link)}
+        reader = self.reader()
         os.kill(reader, signal.SIGKILL)
         wait(lambda: reader not in {pid for pid, _ in living()})
 

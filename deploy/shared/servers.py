@@ -1,4 +1,4 @@
-"""The servers of a Flink cluster on this machine: their jars, their processes, and the file that says what runs."""
+"""The servers of a cluster on this machine: their jars, their processes, and the file that says what runs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TextIO
 
-HERE = Path(__file__).resolve().parent
-POM = HERE / "pom.xml"
 _START_SECONDS, _STOP_SECONDS = 300, 15
 
 
@@ -27,18 +25,31 @@ class Problem(Exception):
     """What went wrong and what to do, in one line."""
 
 
-def jars() -> Path:
+class Engine(NamedTuple):
+    """What a cluster runs: its name, and the folder with its script and its pom."""
+
+    name: str
+    folder: Path
+
+    @property
+    def word(self) -> str:
+        """The name in file names, and that of the script."""
+        return self.name.lower()
+
+
+def jars(engine: Engine) -> Path:
     """The directory with all jars of the pom, fetched by Maven unless an earlier call did; it is there whole or not at all."""
-    digest = hashlib.blake2b(POM.read_bytes(), digest_size=8).hexdigest()
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headcount" / f"flink-{digest}"
+    pom = engine.folder / "pom.xml"
+    digest = hashlib.blake2b(pom.read_bytes(), digest_size=8).hexdigest()
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headcount" / f"{engine.word}-{digest}"
     if cache.is_dir():
         return cache
-    maven = program("mvn", "Maven (mvn), which fetches the jars of Flink and Beam, is not installed")
+    maven = program("mvn", f"Maven (mvn), which fetches the jars of {engine.name} and Beam, is not installed")
     cache.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f"{cache.name}.", dir=cache.parent))
-    print(f"fetching the jars of Flink and Beam into {cache}: some minutes, once", flush=True)
+    print(f"fetching the jars of {engine.name} and Beam into {cache}: some minutes, once", flush=True)
     try:
-        command = [maven, "-B", "-q", "-Dstyle.color=never", "-f", str(POM), "dependency:copy-dependencies"]
+        command = [maven, "-B", "-q", "-Dstyle.color=never", "-f", str(pom), "dependency:copy-dependencies"]
         command += ["-DincludeScope=runtime", f"-DoutputDirectory={partial}"]
         if subprocess.run(command, cwd=partial).returncode != 0:
             raise Problem("Maven could not fetch the jars; what it said stands above")
@@ -119,24 +130,31 @@ class State:
     Each checkout has a directory of its own by default, so that one does not use, and stop, the cluster of another.
     """
 
-    def __init__(self, directory: str | None) -> None:
+    def __init__(self, engine: Engine, directory: str | None) -> None:
         base = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-        checkout = hashlib.blake2b(os.fsencode(HERE), digest_size=4).hexdigest()
-        self.directory = Path(directory).absolute() if directory else base / "headcount" / f"flink-{checkout}"
+        checkout = hashlib.blake2b(os.fsencode(engine.folder), digest_size=4).hexdigest()
+        self.engine = engine
+        self.directory = Path(directory).absolute() if directory else base / "headcount" / f"{engine.word}-{checkout}"
         self._file = self.directory / "state.json"
         self.content: dict[str, Any] = json.loads(self._file.read_text()) if self._file.exists() else {}
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """While the block runs, no other call starts or stops anything here."""
+    def alone(self, name: str, others: str, say: TextIO) -> Iterator[None]:
+        """While the block runs, no other call has the lock of this name; if one has, that is said, and waited for."""
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with open(self.directory / "lock", "w") as lock:
+        with open(self.directory / name, "w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                print(f"waiting for another call of flink.sh that uses {self.directory}", flush=True)
+                print(f"waiting for {others}", file=say, flush=True)
                 fcntl.flock(lock, fcntl.LOCK_EX)
-            self.__init__(str(self.directory))  # type: ignore[misc]  # another call may have changed it meanwhile
+            yield
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """While the block runs, no other call starts or stops anything here."""
+        with self.alone("lock", f"another call of {self.engine.word}.sh that uses {self.directory}", sys.stdout):
+            self.__init__(self.engine, str(self.directory))  # type: ignore[misc]  # another call may have changed it meanwhile
             yield
 
     def save(self) -> None:
@@ -156,13 +174,14 @@ class State:
         found: dict[str, dict[str, Any]] = self.content.setdefault("processes", {})
         return found
 
-    def launch(self, name: str, command: Sequence[str]) -> None:
+    def launch(self, name: str, command: Sequence[str], variables: Mapping[str, str] | None = None) -> None:
         """Start one server in a group of its own, with a log, and write it down."""
         (self.directory / "logs").mkdir(exist_ok=True)
         with open(self.directory / "logs" / f"{name}.log", "ab") as log:
             started = subprocess.Popen(
                 command,
                 cwd=self.directory,
+                env={**os.environ, **(variables or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

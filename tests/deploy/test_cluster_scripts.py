@@ -1,4 +1,4 @@
-"""What deploy/flink/flink.sh says while it waits, and whose cluster it leaves alone: all that needs no Flink.
+"""What flink.sh and spark.sh say while they wait, and whose cluster they leave alone: all that needs no Flink and no Spark.
 
 tests/runners has the rest, on a real cluster.
 """
@@ -20,13 +20,14 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "flink"
+ENGINES = {"flink": "job-manager", "spark": "master"}  # the folder of each, and the server that leads its cluster
 
 
 def script(*words: object, folder: Path = FOLDER, **variables: object) -> subprocess.Popen[str]:
     """A call of the script, with the Python of this test."""
     environment = os.environ | {"PYTHON": sys.executable} | {name: str(value) for name, value in variables.items()}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([str(folder / "flink.sh"), *map(str, words)], env=environment, **pipes)
+    return subprocess.Popen([str(folder / f"{folder.name}.sh"), *map(str, words)], env=environment, **pipes)
 
 
 @pytest.fixture
@@ -44,22 +45,25 @@ def running(pid: int) -> dict[str, object]:
     return {"pid": pid, "birth": " ".join(told.split())}
 
 
-def test_another_checkout_does_not_stop_the_cluster(tmp_path, server):
+@pytest.mark.parametrize("engine", ENGINES)
+def test_another_checkout_does_not_stop_the_cluster(tmp_path, server, engine):
     """Both have one home; the state of the first lies where its own `start` puts it."""
-    other = shutil.copytree(FOLDER, tmp_path / "other" / "deploy" / "flink")
-    place = hashlib.blake2b(os.fsencode(FOLDER), digest_size=4).hexdigest()
-    state = tmp_path / "headcount" / f"flink-{place}" / "state.json"
+    folder = FOLDER.with_name(engine)
+    other = shutil.copytree(FOLDER.parent, tmp_path / "other" / "deploy") / engine
+    place = hashlib.blake2b(os.fsencode(folder), digest_size=4).hexdigest()
+    state = tmp_path / "headcount" / f"{engine}-{place}" / "state.json"
     state.parent.mkdir(parents=True)
     content = {
         "flink": "http://localhost:1",
+        "pages": "http://localhost:1",
         "own": True,
         "token": "t",
-        "processes": {"job-manager": running(server.pid)},
+        "processes": {ENGINES[engine]: running(server.pid)},
     }
     state.write_text(json.dumps(content))
     out, err = script("stop", folder=other, XDG_STATE_HOME=tmp_path).communicate(timeout=60)
     assert (out, err) == ("not running\n", "") and server.poll() is None and state.exists()
-    out, err = script("stop", XDG_STATE_HOME=tmp_path).communicate(timeout=60)
+    out, err = script("stop", folder=folder, XDG_STATE_HOME=tmp_path).communicate(timeout=60)
     assert (out, err) == ("stopped\n", "") and server.wait(timeout=60) == -signal.SIGTERM and not state.exists()
 
 
@@ -115,10 +119,11 @@ def test_start_says_what_it_waits_for(tmp_path):
     assert out.endswith(" with 3 task managers to answer, up to 5 minutes\n")
 
 
-def test_a_call_says_that_it_waits_for_another(tmp_path):
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_call_says_that_it_waits_for_another(tmp_path, engine):
     with open(tmp_path / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        call = script("--state", tmp_path, "stop")
+        call = script("--state", tmp_path, "stop", folder=FOLDER.with_name(engine))
         threading.Timer(3, fcntl.flock, (lock, fcntl.LOCK_UN)).start()
         out, err = call.communicate(timeout=60)
-    assert (out, err) == (f"waiting for another call of flink.sh that uses {tmp_path}\nnot running\n", "")
+    assert (out, err) == (f"waiting for another call of {engine}.sh that uses {tmp_path}\nnot running\n", "")

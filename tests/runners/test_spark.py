@@ -1,0 +1,145 @@
+"""A real Spark cluster, started by the deploy script: it gives what this machine gives, byte for byte.
+
+Run by `make test-spark`, with a handful of jobs or with all of them (JOBS=all). Java and Maven must be there: without them
+these tests fail, and are not skipped.
+"""
+
+import os
+import signal
+
+import pytest
+
+from tests.runners.harness import (
+    MINUTES,
+    SparkCluster,
+    headcount,
+    histogram,
+    output,
+    rows,
+    running,
+    wait,
+)
+from tests.runners.jobs import STORED, WIRED
+
+# The first choice of a user; the most exchanges; samples and state; what has its noise already.
+SOME = ["estimates", "metrics in chosen ranges, zCDP", "a distribution, sparse", "the shape of messages"]
+ACTIVE = ("WAITING", "RUNNING")
+
+
+def pytest_generate_tests(metafunc):
+    if "job" in metafunc.fixturenames:
+        metafunc.parametrize("job", SOME if metafunc.config.getoption("--jobs") == "some" else [*WIRED, *STORED])
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory):
+    """Two workers; a failed task starts again."""
+    with running(tmp_path_factory.mktemp("spark"), kind=SparkCluster) as started:
+        yield started
+
+
+@pytest.fixture
+def every(request):
+    """For what takes a minute and is tried with all jobs alone."""
+    if request.config.getoption("--jobs") != "all":
+        pytest.skip("run by make test-spark JOBS=all")
+
+
+def test_same_bytes_as_on_this_machine(spark, words_of, here, tmp_path, job):
+    spark.submit(*words_of(job), "--output", tmp_path / "there")
+    assert output(tmp_path / "there") == here(job)
+    assert os.listdir(tmp_path) == ["there"]
+    assert rows(here(job)) > 0
+
+
+def test_starting_again_changes_nothing(spark):
+    before = spark.state()
+    spark.call("start")
+    assert spark.state() == before
+    assert "workers          2" in spark.call("status")
+
+
+def test_a_refusal_on_a_worker_is_one_line(spark, data, tmp_path):
+    bad = tmp_path / "bad.csv"
+    bad.write_text("user,item\n" + "u,i\n" * 6 + "u,\n")
+    done = spark.run("submit", *histogram(data, bad), "--output", tmp_path / "out")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[-1].startswith(f"headcount: {bad}: column 'item', row 7: is null")
+    assert os.listdir(tmp_path) == ["bad.csv"]
+
+
+def test_a_worker_that_is_lost_is_replaced_and_the_rows_are_the_same(spark, data, gate, tmp_path):
+    """The worker of Spark, with its executor, that stands in the middle of a file."""
+    words = histogram(data, gate.input)
+    client = spark.open(*words, "--output", tmp_path / "there")
+    gate.wait(client)
+    spark.kill(spark.server_of(gate.reader()))
+    gate.open()
+    spark.call("start")
+    _, err = client.communicate(timeout=10 * MINUTES)
+    assert client.returncode == 0, err
+    headcount(*words, "--output", tmp_path / "here")
+    assert output(tmp_path / "here") == output(tmp_path / "there")
+    assert sorted(os.listdir(tmp_path)) == ["here", "input", "there"]
+
+
+def test_a_python_worker_that_is_lost_fails_the_job_and_leaves_nothing(spark, every, data, gate, tmp_path):
+    """The executor takes it for alive, and spends all attempts of the task on it."""
+    client = spark.open(*histogram(data, gate.input), "--output", tmp_path / "out")
+    gate.wait(client)
+    gate.kill_reader()
+    gate.open()
+    out, err = client.communicate(timeout=10 * MINUTES)
+    assert (client.returncode, out) == (1, "")
+    assert err.splitlines()[-1].startswith("spark.sh: the job failed and left no output; the logs in ")
+    assert sorted(os.listdir(tmp_path)) == ["input"]
+
+
+def test_a_stopped_client_cancels_its_job(spark, data, gate, tmp_path):
+    client = spark.open(*histogram(data, gate.input), "--output", tmp_path / "out")
+    gate.wait(client)
+    assert len(spark.applications(*ACTIVE)) == 1
+    client.send_signal(signal.SIGTERM)
+    out, err = client.communicate(timeout=5 * MINUTES)
+    told = err.splitlines()[-1]  # after the states of the job
+    assert (client.returncode, out, told) == (128 + signal.SIGTERM, "", "headcount: stopped by SIGTERM")
+    assert spark.applications(*ACTIVE) == []
+    assert sorted(os.listdir(tmp_path)) == ["input", "rest.csv"]
+
+
+def test_two_jobs_at_once_come_one_after_the_other(spark, every, data, tmp_path):
+    first = spark.open(*histogram(data), "--output", tmp_path / "first")
+    wait(lambda: spark.applications("RUNNING"))
+    second = spark.open(*histogram(data), "--output", tmp_path / "second")
+    assert second.stderr.readline().startswith("waiting for the job before")
+    for client in (first, second):
+        _, err = client.communicate(timeout=10 * MINUTES)
+        assert client.returncode == 0, err
+    assert output(tmp_path / "first") == output(tmp_path / "second")
+
+
+def test_stop_cancels_what_a_killed_client_left(spark, every, data, gate, tmp_path):
+    """And a new start gives a cluster that works."""
+    client = spark.open(*histogram(data, gate.input), "--output", tmp_path / "out")
+    gate.wait(client)
+    os.killpg(client.pid, signal.SIGKILL)
+    client.communicate(timeout=5 * MINUTES)
+    assert len(spark.applications(*ACTIVE)) == 1
+    said = spark.call("stop")
+    assert said.startswith("cancelled headcount-") and said.endswith("stopped\n")
+    assert not (tmp_path / "out").exists()
+    spark.call("start")
+    spark.call("submit", *histogram(data), "--output", tmp_path / "again")
+    assert "report.json" in output(tmp_path / "again")
+
+
+def test_a_cluster_of_your_own(spark, every, words_of, here, tmp_path):
+    """Only a job server is started and stopped, and ships what the cluster may not have."""
+    master = spark.state()["spark"]
+    with running(
+        tmp_path / "state", "--spark-master", master, "--conf", "spark.cores.max=1", kind=SparkCluster
+    ) as other:
+        assert list(other.state()["processes"]) == ["job-server"]
+        other.call("submit", *words_of("estimates"), "--output", tmp_path / "there")
+    assert output(tmp_path / "there") == here("estimates")
+    spark.call("status")
