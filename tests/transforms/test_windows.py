@@ -7,6 +7,7 @@ together): so whatever draws must know its window. Two windows have the same row
 from __future__ import annotations
 
 import datetime
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +25,7 @@ from apache_beam.transforms.window import (
     TimestampCombiner,
     TimestampedValue,
 )
+from apache_beam.utils.timestamp import Timestamp
 
 from headcount.mechanisms.columns.row_schema import asked
 from headcount.mechanisms.errors import ParameterError
@@ -43,7 +45,7 @@ from headcount.transforms import (
 from headcount.transforms.core import windows as of_windows
 from headcount.transforms.core.ahead import Ahead
 from headcount.transforms.core.contributions import _ToBatches
-from tests.transforms.contract_lines import TABLE, table
+from tests.transforms.contract_lines import TABLE, table, tuples
 from tests.transforms.test_contract_runs import Bench, plain
 
 SIZE = 60
@@ -90,24 +92,35 @@ class _Tagged(beam.DoFn):
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def process(self, row: Any, window: BoundedWindow = beam.DoFn.WindowParam) -> Iterator[tuple[str, int, Any]]:
+    def process(
+        self, row: Any, window: BoundedWindow = beam.DoFn.WindowParam, at: Timestamp = beam.DoFn.TimestampParam
+    ) -> Iterator[tuple[str, int, Any]]:
+        # Timestamps go from step to step in milliseconds.
+        assert at.micros // 1000 == window.max_timestamp().micros // 1000, "else it would tell when somebody was there"
         yield self._name, int(window.end), row
 
 
 def windowed(collect, release: Release, names: list[str]) -> dict[str, dict[int, list[Any]]]:
-    """{name: {end: sorted rows}} of all transforms on one collection in windows."""
+    """{name: {end: sorted rows}} of all transforms on one collection in windows; each decides once in each window."""
     bench = Bench(None, release)
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         source = pipeline | beam.Create(stamped(), reshuffle=False) | beam.WindowInto(FixedWindows(SIZE))
-        found = [
-            bench.applied(source, name, bench.made(name, shards=3), str) | f"Tagged {name}" >> beam.ParDo(_Tagged(name))
-            for name in names
-        ]
-        return found | beam.Flatten() | "Whole" >> beam.WindowInto(GlobalWindows())
+        found = {}
+        for name in names:
+            transform = bench.made(name, shards=3)
+            if TABLE[name].decides:
+                found[name], found[f"decision of {name}"] = bench.applied(source, name, transform.with_decision(), str)
+            else:
+                found[name] = bench.applied(source, name, transform, str)
+        tagged = [rows | f"Tagged {name}" >> beam.ParDo(_Tagged(name)) for name, rows in found.items()]
+        return tagged | beam.Flatten() | "Whole" >> beam.WindowInto(GlobalWindows())
 
     every = collect(build)
     assert {end for _, end, _ in every} <= set(ENDS), "rows beyond the public windows are dropped"
+    for name in names:
+        decided = sorted(end for at, end, _ in every if at == f"decision of {name}")
+        assert decided == (ENDS if TABLE[name].decides else [])
     return {
         name: {end: sorted(plain(row for at, when, row in every if (at, when) == (name, end))) for end in ENDS}
         for name in names
@@ -145,6 +158,29 @@ def test_a_lane_that_windows_share_is_caught(collect, release, monkeypatch):
     name = "Histogram, one stage"
     found, (first, *_, last) = windowed(collect, release, [name])[name], ENDS
     assert found != expected(release, name) and found[first] == found[last]
+
+
+@pytest.mark.seconds
+def test_every_window_has_all_files_and_rows_may_be_single_ones(collect, release):
+    """Also the one without rows. Tuples of all windows come in turn, and are those of the frames."""
+    name = "Histogram, one stage"
+    single = [
+        TimestampedValue((row["user"], row["item"]), end - 1)
+        for end, rows in rows_by_end().items()
+        for row in rows.select(["user", "item"]).to_pylist()
+    ]
+    random.Random(1).shuffle(single)
+
+    def build(pipeline: beam.Pipeline) -> beam.PCollection:
+        rows = pipeline | beam.Create(single, reshuffle=False) | beam.WindowInto(FixedWindows(SIZE))
+        made = Bench(None, release).made(name, output_files=2)
+        files = rows | name >> made | beam.ParDo(_Tagged(name))
+        return files | "Whole" >> beam.WindowInto(GlobalWindows())
+
+    found = sorted(((end, *file) for _, end, file in collect(build)), key=lambda found: found[:2])
+    assert [(end, number) for end, number, _ in found] == [(end, number) for end in ENDS for number in (0, 1)]
+    counts = {at: sorted(row for end, _, batch in found if end == at for row in tuples(batch)) for at in ENDS}
+    assert counts == expected(release, name)
 
 
 class _Twice(Ahead):
