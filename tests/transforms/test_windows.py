@@ -27,11 +27,14 @@ from apache_beam.transforms.window import (
 )
 from apache_beam.utils.timestamp import Timestamp
 
+from headcount.mechanisms.batches.contributions import Place
+from headcount.mechanisms.columns.level_keys import LevelKeys
 from headcount.mechanisms.columns.row_schema import asked
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.shape.estimators import EntropyQuestion
 from headcount.transforms import (
+    Aggregate,
     Bound,
     Budget,
     Contributions,
@@ -45,6 +48,7 @@ from headcount.transforms import (
 from headcount.transforms.core import windows as of_windows
 from headcount.transforms.core.ahead import Ahead
 from headcount.transforms.core.contributions import _ToBatches
+from tests.transforms import test_levels, test_partly_public
 from tests.transforms.contract_lines import TABLE, table, tuples
 from tests.transforms.test_contract_runs import Bench, plain
 
@@ -181,6 +185,58 @@ def test_every_window_has_all_files_and_rows_may_be_single_ones(collect, release
     assert [(end, number) for end, number, _ in found] == [(end, number) for end in ENDS for number in (0, 1)]
     counts = {at: sorted(row for end, _, batch in found if end == at for row in tuples(batch)) for at in ENDS}
     assert counts == expected(release, name)
+
+
+LEVELS = {
+    "levels": lambda release: Histogram(BUDGET, levels=True, release=release, shards=3),
+    "levels at home": lambda release: Histogram(BUDGET, levels=True, home=True, release=release, shards=3),
+    "levels of metrics": lambda release: Aggregate(BUDGET, ["users", "events"], levels=True, release=release, shards=3),
+}
+
+
+@pytest.mark.slow
+def test_keys_in_levels_and_partly_public_ones_have_the_rows_of_jobs_of_their_own(collect, release):
+    """In the first and the third window; the second and the last have none."""
+    here = (ENDS[0], ENDS[2])
+    logs = {"levels": test_levels.log(), "partly": test_partly_public.table()}
+    halves = {what: [log.slice(0, 3000), log.slice(3000, 3000)] for what, log in logs.items()}
+    item = ["country", "at"]
+
+    def build(pipeline: beam.Pipeline) -> beam.PCollection:
+        made = []
+        for what, parts in halves.items():
+            stamps = [TimestampedValue(part.combine_chunks(), end - 1) for part, end in zip(parts, here, strict=True)]
+            source = pipeline | f"Rows {what}" >> beam.Create(stamps, reshuffle=False)
+            source = source | f"Windows {what}" >> beam.WindowInto(FixedWindows(SIZE))
+            if what == "levels":
+                rows = source | Contributions(item=item, schema=parts[0].schema)
+                made += [
+                    rows | name >> make(release) | f"Tagged {name}" >> beam.ParDo(_Tagged(name))
+                    for name, make in LEVELS.items()
+                ]
+            else:
+                rows = source | f"Contributions {what}" >> Contributions(
+                    item=test_partly_public.ITEM, schema=parts[0].schema
+                )
+                transform = test_partly_public.MAKE["histogram"](output_files=1, release=release)
+                made.append(rows | "It" >> transform | "Tagged It" >> beam.ParDo(_Tagged("It")))
+        return made | beam.Flatten() | "Whole" >> beam.WindowInto(GlobalWindows())
+
+    every = collect(build)
+    for name, make in LEVELS.items():
+        transform, schema = make(release), asked("user", item).of_schema(logs["levels"].schema)
+        for end, part in zip(here, halves["levels"], strict=True):
+            batches = [schema.batch(batch, Place()) for batch in part.to_batches()]
+            pure = transform.mechanism.of_depth(2).run(batches, release.of_window(end), name)
+            rows = [dict(row._asdict()) for at, when, row in every if (at, when) == (name, end)]
+            assert sorted(map(repr, rows)) == sorted(map(repr, LevelKeys(schema.keys.fields).restore(pure).to_pylist()))
+            assert len(rows) > 5
+    files = {when: file[1] for at, when, file in every if at == "It"}
+    assert sorted(files) == ENDS
+    for end, part in zip(here, halves["partly"], strict=True):
+        assert files[end].num_rows and files[end].equals(
+            test_partly_public.expected(part, "histogram", release.of_window(end))
+        )
 
 
 class _Twice(Ahead):
