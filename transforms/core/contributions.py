@@ -183,6 +183,7 @@ class _ToBatches(beam.DoFn):
         self._kind: str | None = None
         self._rows = 0
         self._held: dict[BoundedWindow, _Held] = {}
+        self._last: tuple[BoundedWindow, _Held] | None = None
 
     def process(self, element: Any, window: BoundedWindow = beam.DoFn.WindowParam) -> Iterable[Any]:
         kind = _kind(element)
@@ -194,9 +195,9 @@ class _ToBatches(beam.DoFn):
         if kind == "frame":
             yield from self._from_frame(element)
             return
-        if window not in self._held:
-            self._held[window] = _Held(self._fields)
-        self._append(self._held[window], element, kind)
+        if self._last is None or window is not self._last[0]:  # most rows are in the window of the one before
+            self._last = window, self._held.setdefault(window, _Held(self._fields))
+        self._append(self._last[1], element, kind)
         self._rows += 1
         if self._rows >= _ROWS:
             yield from self._flush()
@@ -249,7 +250,7 @@ class _ToBatches(beam.DoFn):
 
     def _flush(self) -> Iterator[WindowedValue]:
         """A batch of what is held of each window."""
-        every, self._held, self._rows = self._held, {}, 0
+        every, self._held, self._last, self._rows = self._held, {}, None, 0
         for window, held in every.items():
             yield in_window(self._of_rows(held), window)
 
