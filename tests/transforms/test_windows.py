@@ -319,6 +319,9 @@ def test_users_bounded_in_other_windows_are_refused(release, make_release):
     noisy = NoisyCounts(BUDGET, Bound(l0=3, l1=3, linf=3), release=release)
     with pytest.raises(ParameterError, match="bounded in other windows"):
         bounded | "Late" >> beam.WindowInto(FixedWindows(60)) | noisy
+    fewer = Release(release.key_source, release.id, windows=Windows(WINDOWS.start, SIZE, 3))
+    with pytest.raises(ParameterError, match="give both the same windows"):
+        rows(beam.WindowInto(FixedWindows(60))) | RandClip(3, release=fewer) | noisy
 
 
 def test_windows_are_public_numbers():

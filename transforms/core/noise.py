@@ -29,7 +29,7 @@ from headcount.transforms.core.domain import OnlyDomain
 from headcount.transforms.core.release import full_label, release_for
 from headcount.transforms.core.rows import KeepGood
 from headcount.transforms.core.user_shards import item_shards, keeper_of
-from headcount.transforms.core.windows import every, window_keys
+from headcount.transforms.core.windows import check_bounded_in, every, window_keys
 
 Summing = Callable[[pa.RecordBatch, int], Iterable[tuple[int, bytes]]]
 NamedBatches = list[tuple[int, pa.RecordBatch]]
@@ -111,6 +111,7 @@ class Noise(beam.PTransform):
 
     def expand(self, bounded: beam.PCollection) -> beam.PCollection:
         release = release_for(bounded, self._release, reading_of(bounded))
+        check_bounded_in(bounded, release)
         noise = _NoiseKey(self._domain, release, self._drawn_as or full_label(bounded), self._plan_of or _plan)
         plan = self._plan if isinstance(self._plan, NoisePlan) else beam.pvalue.AsSingleton(self._plan)
         output_files = self._output_files or self._shards

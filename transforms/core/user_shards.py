@@ -46,7 +46,7 @@ class UserShards(beam.PTransform):
             return chunks | "GroupByShard" >> beam.GroupByKey()  # (shard, Arrow streams)
         ticks = chunks | "Ticks" >> Ticks(self._windows)
         grouped = (chunks, ticks) | "WithTicks" >> beam.Flatten() | "GroupByShard" >> beam.GroupByKey()
-        return grouped | "ApartFromClock" >> ApartFromClock()
+        return grouped | "ApartFromClock" >> ApartFromClock(self._windows)
 
 
 def keeper_of(collection: beam.PCollection) -> Keeper:

@@ -146,7 +146,7 @@ def every(near: beam.PCollection, label: str, values: Sequence[Any], of: Any = N
     kind = of or made.infer_output_type(None)
     if not is_windowed(near):
         return near.pipeline | label >> made.with_output_types(kind)
-    return _clock(near) | label >> beam.FlatMap(_copies, list(values)).with_output_types(kind)
+    return _apart(near).outputs[_Apart.CLOCK] | label >> beam.FlatMap(_copies, list(values)).with_output_types(kind)
 
 
 def _copies(_: tuple[int, bytes], values: list[Any]) -> list[Any]:
@@ -179,10 +179,14 @@ def _ticks(windows: Windows) -> Iterator[TimestampedValue]:
 class ApartFromClock(beam.PTransform):
     """Groups of the users' shuffle -> those of users; what is there in every window is kept apart for `every`."""
 
+    def __init__(self, windows: Windows) -> None:
+        super().__init__()
+        self._windows = windows
+
     def expand(self, grouped: beam.PCollection) -> beam.PCollection:
-        made = grouped | "Apart" >> beam.ParDo(_Apart()).with_output_types(grouped.element_type).with_outputs(
-            _Apart.CLOCK, main="users"
-        )
+        made = grouped | "Apart" >> beam.ParDo(_Apart(self._windows)).with_output_types(
+            grouped.element_type
+        ).with_outputs(_Apart.CLOCK, main="users")
         made[_Apart.CLOCK].element_type = beam.typehints.Tuple[int, bytes]
         return made.users
 
@@ -190,12 +194,21 @@ class ApartFromClock(beam.PTransform):
 class _Apart(beam.DoFn):
     CLOCK = "clock"
 
+    def __init__(self, windows: Windows) -> None:
+        self.windows = windows
+
     def process(self, group: tuple[int, Any]) -> Iterator[Any]:
         yield beam.pvalue.TaggedOutput(self.CLOCK, (TICK, b"")) if group[0] == TICK else group
 
 
-def _clock(near: beam.PCollection) -> beam.PCollection:
-    """The clock of the nearest users' shuffle that a collection was made of."""
+def check_bounded_in(bounded: beam.PCollection, release: Release) -> None:
+    """Refuses noise for other windows than those that users were bounded in: its guarantee would speak of too few."""
+    if release.windows is not None and _apart(bounded).transform.fn.windows != release.windows:
+        raise ParameterError("users were bounded in other windows than these: give both the same windows")
+
+
+def _apart(near: beam.PCollection) -> Any:
+    """The step that keeps the clock of the nearest users' shuffle that a collection was made of."""
     todo, seen = [near], set()
     for each in todo:
         part = each.producer
@@ -203,7 +216,7 @@ def _clock(near: beam.PCollection) -> beam.PCollection:
             continue
         seen.add(part)
         if isinstance(getattr(part.transform, "fn", None), _Apart) and _same_windows(each, near):
-            return part.outputs[_Apart.CLOCK]
+            return part
         inputs = (*part.inputs, *(side.pvalue for side in part.side_inputs))
         todo.extend(more for more in inputs if isinstance(more, beam.PCollection))
     raise ParameterError(
