@@ -38,13 +38,13 @@ def once_for_a_class(specs_of: Callable[[Any], Specs]) -> Callable[[Any], Specs]
 
     Beam looks at the signatures of all methods of a step, some thirty, each time that it wonders whether the step has state:
     eight times for each step of a pipeline. Two steps of a class have the same methods; where `process`, which may be one
-    step's alone, has a parameter of Beam's, Beam looks itself.
+    step's alone, has a parameter of Beam's other than the window, Beam looks itself.
     """
     known: dict[type, Specs] = {}
 
     def remembered(step: Any) -> Specs:
         _, defaults = core.get_function_arguments(step, "process")
-        if any(isinstance(default, core._DoFnParam) for default in defaults):
+        if any(isinstance(default, core._DoFnParam) and default != core.DoFn.WindowParam for default in defaults):
             return specs_of(step)
         if type(step) not in known:
             known[type(step)] = specs_of(step)

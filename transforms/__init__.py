@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/transforms/test_fac
     from headcount.mechanisms.randomness.keys import KeyFile as KeyFile
     from headcount.mechanisms.randomness.keys import KeySecret as KeySecret
     from headcount.mechanisms.randomness.keys import Release as Release
+    from headcount.mechanisms.randomness.windows import Windows as Windows
     from headcount.transforms.aggregate.release import Aggregate as Aggregate
     from headcount.transforms.bound_choice import ChooseBound as ChooseBound
     from headcount.transforms.bounding import ClipNorm as ClipNorm
@@ -94,6 +95,7 @@ _ROOMS = {
     "headcount.mechanisms.accounting.relation": "Relation",
     "headcount.mechanisms.choice.protocol": "ChosenBound",
     "headcount.mechanisms.randomness.keys": "KeyEnvironment KeyFile KeySecret Release",
+    "headcount.mechanisms.randomness.windows": "Windows",
     "aggregate.release": "Aggregate",
     "bound_choice": "ChooseBound",
     "bounding": "ClipNorm LimitItems LimitPerItem RandClip",

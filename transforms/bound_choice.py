@@ -101,7 +101,7 @@ class ChooseBound(PrivateTransform):
         contributions = as_contributions(rows)
         if self.mechanism.domain is not None:
             contributions = contributions | "OnlyDomain" >> OnlyDomain(self.mechanism.domain)
-        shards = contributions | "UserShards" >> UserShards(self._shards)
+        shards = contributions | "UserShards" >> UserShards(self._shards, release.windows)
         return choose(shards, self.mechanism.choice, release, self._shards, label, keep=False).chosen
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam.transforms.window import BoundedWindow
 
 from headcount.mechanisms.batches.shards import gather
 from headcount.mechanisms.bounding.steps import (
@@ -26,9 +27,10 @@ from headcount.mechanisms.bounding.steps import (
 from headcount.mechanisms.calibration.bound import Bound
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.ahead import Ahead
-from headcount.transforms.core.contributions import as_contributions, check_whole, reading_of
+from headcount.transforms.core.contributions import as_contributions, reading_of
 from headcount.transforms.core.release import full_label, release_for
 from headcount.transforms.core.user_shards import UserShards, check_shards
+from headcount.transforms.core.windows import WindowKey, window_keys
 
 
 class Bounded(beam.PTransform):
@@ -60,17 +62,16 @@ class Bounded(beam.PTransform):
         return "+".join(step.name for step in self._steps)
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection[pa.RecordBatch]:
-        check_whole(rows)
-        release = release_for(rows.pipeline, self._release, reading_of(rows))
+        release = release_for(rows, self._release, reading_of(rows))
         label = full_label(rows)
         contributions = as_contributions(rows)
         return (
             contributions  # record batches
-            | "UserShards" >> UserShards(self._shards)  # (shard, Arrow streams)
+            | "UserShards" >> UserShards(self._shards, release.windows)  # (shard, Arrow streams)
             | "Bound"
-            >> beam.ParDo(
-                _Bound(self._steps, release, self._drawn_as or label, provenance(label, release.id, self._shards))
-            ).with_output_types(contributions.element_type)
+            >> beam.ParDo(_Bound(self._steps, release, self._drawn_as or label, label, self._shards)).with_output_types(
+                contributions.element_type
+            )
         )
 
 
@@ -105,20 +106,22 @@ class LimitPerItem(Bounded):
 class _Bound(Ahead):
     """Fetches the key on the worker, so that it is never part of the pipeline."""
 
-    def __init__(self, steps: tuple[Step, ...], release: Release, label: str, provenance: str) -> None:
-        self._steps = steps
-        self._release = release
-        self._label = label
-        self._provenance = provenance
+    def __init__(self, steps: tuple[Step, ...], release: Release, drawn_as: str, label: str, number: int) -> None:
+        self._steps, self._release = steps, release
+        self._drawn_as, self._label, self._number = drawn_as, label, number
 
     def setup(self) -> None:
-        key = self._release.key_source.fetch()
-        self._subkeys = step_subkeys(key, self._release.id, self._label, self._steps)
+        self._keys = window_keys(self._release)
 
-    def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[pa.RecordBatch]:
+    def process(
+        self, group: tuple[int, Iterable[bytes]], window: BoundedWindow = beam.DoFn.WindowParam
+    ) -> Iterator[pa.RecordBatch]:
         shard, chunks = group
-        yield from self.ahead((shard, list(chunks)))  # a runner may fetch them, which only this thread can do
+        # A runner may fetch chunks, which only this thread can do.
+        yield from self.ahead(window, (shard, list(chunks)), self._keys(window))
 
-    def compute(self, group: tuple[int, list[bytes]]) -> Iterator[pa.RecordBatch]:
+    def compute(self, group: tuple[int, list[bytes]], own: WindowKey) -> Iterator[pa.RecordBatch]:
         shard, chunks = group
-        yield bound_shard(gather(chunks), self._steps, self._subkeys, self._provenance).to_batch(shard)
+        subkeys = step_subkeys(own.key, own.id, self._drawn_as, self._steps)
+        origin = provenance(self._label, own.id, self._number)
+        yield bound_shard(gather(chunks), self._steps, subkeys, origin).to_batch(shard)

@@ -10,6 +10,7 @@ from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam.transforms.window import BoundedWindow
 
 from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget, Zcdp
@@ -38,6 +39,7 @@ from headcount.transforms.core.noise import NamedBatches, names_in, sum_by_item
 from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.core.rows import KeepGood, RankedIntItem, RankedItem, count_row
 from headcount.transforms.core.user_shards import UserShards, item_shards
+from headcount.transforms.core.windows import every, window_keys
 from headcount.transforms.keyed.domain import given_items
 from headcount.transforms.partitions import NamedItems
 
@@ -95,7 +97,7 @@ class _OneWorker(beam.PTransform):
                 | "TopOfSome" >> beam.Map(_top, most, item_type).with_output_types(tuple[int, bytes])
             )
         # One element at least: the rounds also run if there is nothing, so that nobody can tell.
-        nothing = bounded.pipeline | "Nothing" >> beam.Create([(0, b"")], reshuffle=False)
+        nothing = every(bounded, "Nothing", [(0, b"")])
         done = (
             (tops | "ToOne" >> beam.MapTuple(_to_one).with_output_types(tuple[int, bytes]), nothing)
             | "WithNothing" >> beam.Flatten()
@@ -225,7 +227,7 @@ class TopItems(_FromFrame):
             return self._ranked(rows, self._bounded(rows))
         release, label = self._drawn(rows)
         top, number = self.mechanism, self._shards
-        shards = as_contributions(rows) | "UserShards" >> UserShards(number)
+        shards = as_contributions(rows) | "UserShards" >> UserShards(number, release.windows)
         choice = choose(shards, top.choice, release, number, f"{label}/ChooseStrategy", result=ChosenStrategy)
         decided = choice.chosen | "Calibrate" >> beam.Map(top.decided).with_output_types(DecidedSelection)
         named = choice.shards | "NamedItems" >> NamedItems(
@@ -257,14 +259,14 @@ class _Release(beam.DoFn):
         self._plan, self._release, self._label, self._output_files = plan, release, label, output_files
 
     def setup(self) -> None:
-        self._subkey = self._plan.subkey(self._release.key_source.fetch(), self._release.id, self._label)
+        self._keys = window_keys(self._release)
 
     def process(
-        self, group: tuple[int, Iterable[bytes]], origins: list[Origin]
+        self, group: tuple[int, Iterable[bytes]], origins: list[Origin], window: BoundedWindow = beam.DoFn.WindowParam
     ) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
         Evidence.of([], origins).check(self._plan.bound)
         frame = make_frame(filter(None, group[1]), self._plan.k_bar, self._plan.item_type)
-        released = self._plan.release(frame, self._subkey)
+        released = self._plan.release(frame, self._plan.subkey(*self._keys(window), self._label))
         if isinstance(released, pa.RecordBatch):
             yield from by_file(released, self._output_files)
         else:
@@ -295,13 +297,20 @@ class CountNamed(beam.DoFn):
         self._release, self._label, self._number = release, label, number
 
     def setup(self) -> None:
-        self._key = self._release.key_source.fetch()
+        self._keys = window_keys(self._release)
 
-    def process(self, packed: tuple[int, bytes], decided: Any, named: NamedBatches) -> Iterator[pa.RecordBatch]:
+    def process(
+        self,
+        packed: tuple[int, bytes],
+        decided: Any,
+        named: NamedBatches,
+        window: BoundedWindow = beam.DoFn.WindowParam,
+    ) -> Iterator[pa.RecordBatch]:
         number, data = packed
-        subkeys = step_subkeys(self._key, self._release.id, self._label, decided.steps)
+        own = self._keys(window)
+        subkeys = step_subkeys(own.key, own.id, self._label, decided.steps)
         # As with every bound that is decided: shards that were bounded differently never meet in one noise step.
-        origin = provenance(f"{self._label} at {decided.counted}", self._release.id, self._number)
+        origin = provenance(f"{self._label} at {decided.counted}", own.id, self._number)
         shard = unpack_shard(data)
         shard = shard.with_items(names_in(named, shard.items.type))
         yield bound_shard(shard, decided.steps, subkeys, origin).to_batch(number)

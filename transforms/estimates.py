@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam.transforms.window import BoundedWindow
 
 from headcount.mechanisms import tuning
 from headcount.mechanisms.batches.chunk_store import Keeper
@@ -45,6 +46,7 @@ from headcount.transforms.core.noise import NamedBatches, Noise, names_in
 from headcount.transforms.core.release import full_label
 from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.core.user_shards import UserShards, keeper_of
+from headcount.transforms.core.windows import WindowKey, every, window_keys
 from headcount.transforms.partitions import NamedItems, PackShards
 
 Stage = Literal["counts", "totals"]
@@ -56,7 +58,7 @@ def estimated(
 ) -> CountsAndDecision:
     """(file, released rows) of contributions, sorted, for each of the files, and the `Estimated` decision."""
     stages, item_type, domain = mechanism.stages, mechanism.item_type, mechanism.domain
-    users = contributions | "UserShards" >> UserShards(shards)
+    users = contributions | "UserShards" >> UserShards(shards, release.windows)
     choice = stages.clip_choice
     known, public = None, None
     if not isinstance(domain, Domain):
@@ -85,12 +87,12 @@ def estimated(
         if choice is not None:
             public = names | "PublicTable" >> beam.Map(_public_table, stages, all_named).with_output_types(bytes)
     else:
-        names = one_value(contributions, "NoNames", None)
+        names = every(users, "NoNames", [None])
         all_named = domain  # large ones are read by the workers
         rows = users | "PackShards" >> PackShards()
         if choice is not None:
             table = stages.public_table(None, len(domain))
-            public = one_value(contributions, "PublicTable", encode_table(table))
+            public = every(users, "PublicTable", [encode_table(table)])
     # Items get noise also where there are no users: so there is always a shard, if only one of nobody.
     nobody = names | "Nobody" >> beam.Map(_nobody, arrow_type(item_type)).with_output_types(tuple[int, bytes])
     rows = (rows, nobody) | "WithNobody" >> beam.Flatten()
@@ -115,9 +117,9 @@ def estimated(
         return CountsAndDecision(sorted_by_item(barrier(made)), decision)
     grouped = gathered | "Group" >> beam.Map(group_items, decided).with_output_types(Grouped)
     groups = beam.pvalue.AsSingleton(beside(grouped, "GroupsBeside"))
-    every = grouped | "EveryGroup" >> beam.Map(_every_group).with_output_types(tuple[int, pa.RecordBatch])
+    every_group = grouped | "EveryGroup" >> beam.Map(_every_group).with_output_types(tuple[int, pa.RecordBatch])
     totals = rows | "Totals" >> NoisyStage(
-        "totals", known_plan, beam.pvalue.AsList(every), (groups, group_rows), release, shards, int
+        "totals", known_plan, beam.pvalue.AsList(every_group), (groups, group_rows), release, shards, int
     )
     made = grouped | "Estimate" >> beam.ParDo(
         _Estimate(files, mechanism.least), decided, beam.pvalue.AsList(totals)
@@ -174,8 +176,10 @@ class _OnlyNamed(Ahead):
     def __init__(self, keep: Keeper, partly: PartlyPublic | None) -> None:
         self._keep, self._partly = keep, partly
 
-    def process(self, packed: tuple[int, bytes], named: NamedBatches) -> Iterator[tuple[int, bytes]]:
-        return self.ahead(packed, named)
+    def process(
+        self, packed: tuple[int, bytes], named: NamedBatches, window: BoundedWindow = beam.DoFn.WindowParam
+    ) -> Iterator[tuple[int, bytes]]:
+        return self.ahead(window, packed, named)
 
     def compute(self, packed: tuple[int, bytes], named: NamedBatches) -> Iterator[tuple[int, bytes]]:
         number, data = packed
@@ -200,8 +204,10 @@ class _Parts(Ahead):
     def __init__(self, keep: Keeper, partly: PartlyPublic) -> None:
         self._keep, self._partly = keep, partly
 
-    def process(self, packed: tuple[int, bytes]) -> Iterator[tuple[int, bytes]]:
-        return self.ahead(packed)
+    def process(
+        self, packed: tuple[int, bytes], window: BoundedWindow = beam.DoFn.WindowParam
+    ) -> Iterator[tuple[int, bytes]]:
+        return self.ahead(window, packed)
 
     def compute(self, packed: tuple[int, bytes]) -> Iterator[tuple[int, bytes]]:
         number, data = packed
@@ -231,25 +237,30 @@ class _Bound(Ahead):
         self._stage, self._release, self._label, self._number = stage, release, label, number
 
     def setup(self) -> None:
-        self._key = self._release.key_source.fetch()
+        self._keys = window_keys(self._release)
 
     def process(
-        self, packed: tuple[int, bytes], plan: Any, groups: Any, by_group: OfStage | None
+        self,
+        packed: tuple[int, bytes],
+        plan: Any,
+        groups: Any,
+        by_group: OfStage | None,
+        window: BoundedWindow = beam.DoFn.WindowParam,
     ) -> Iterator[pa.RecordBatch]:
         if _noise_of(plan, self._stage) is not None:
-            yield from self.ahead(packed, plan, groups, by_group)
+            yield from self.ahead(window, packed, plan, groups, by_group, self._keys(window))
 
     def compute(
-        self, packed: tuple[int, bytes], plan: Any, groups: Any, by_group: OfStage | None
+        self, packed: tuple[int, bytes], plan: Any, groups: Any, by_group: OfStage | None, own: WindowKey
     ) -> Iterator[pa.RecordBatch]:
         number, data = packed
         shard = unpack_shard(data)
         if groups is not None and by_group is not None:
             shard = by_group(shard, groups)
         steps = plan.counts_steps if self._stage == "counts" else plan.totals_steps
-        subkeys = step_subkeys(self._key, self._release.id, self._label, steps)
+        subkeys = step_subkeys(own.key, own.id, self._label, steps)
         # As with every bound that is decided: shards that were bounded differently never meet in one noise step.
-        origin = provenance(f"{self._label} at {tuple(plan.kept)}", self._release.id, self._number)
+        origin = provenance(f"{self._label} at {tuple(plan.kept)}", own.id, self._number)
         yield bound_shard(shard, steps, subkeys, origin).to_batch(number)
 
 
@@ -273,11 +284,6 @@ def _not_calibrated(plan: StagePlan) -> Estimated:
 
 def _of_items(items: Names) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"item": items})
-
-
-def one_value(pvalue: beam.PCollection, label: str, value: Any) -> beam.PCollection:
-    """A collection of one value."""
-    return pvalue.pipeline | label >> beam.Create([value], reshuffle=False)
 
 
 def _nobody(_: NamesPlan | None, item_type: pa.DataType) -> tuple[int, bytes]:

@@ -26,12 +26,13 @@ from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.bounding import Bounded
 from headcount.transforms.core.base import PrivateTransform
 from headcount.transforms.core.choice import BoundAsDecided, choose
-from headcount.transforms.core.contributions import ContributionBatch, as_contributions, check_whole, is_contributions
+from headcount.transforms.core.contributions import ContributionBatch, as_contributions, is_contributions
 from headcount.transforms.core.domain import OnlyDomain
 from headcount.transforms.core.noise import Noise
 from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.core.rows import KeepGood, KeepLargest, count_row, estimate_row
 from headcount.transforms.core.user_shards import UserShards, item_shards
+from headcount.transforms.core.windows import check_windowing
 from headcount.transforms.estimates import estimated
 from headcount.transforms.keyed.domain import given_items
 from headcount.transforms.levels import levelled
@@ -173,7 +174,7 @@ class Histogram(PrivateTransform):
             bounded = contributions | "Bounded" >> Bounded(h.steps, release, self._shards)
             counts = bounded | "NoisyCounts" >> self._noise(h, h.plan, release)
             return self._shown(self._kept(counts), count_row(h.item_type))
-        shards = contributions | "UserShards" >> UserShards(self._shards)
+        shards = contributions | "UserShards" >> UserShards(self._shards, release.windows)
         choice = choose(shards, h.auto.choice, release, self._shards, f"{label}/ChooseBound")
         decided = choice.chosen | "Calibrate" >> beam.Map(h.auto.decided).with_output_types(Decided)
         bounded = choice.shards | "Bounded" >> BoundAsDecided(
@@ -234,7 +235,7 @@ class NoisyCounts(PrivateTransform):
         return self._of(bounded.element_type if is_contributions(bounded) else ContributionBatch)
 
     def expand(self, bounded: beam.PCollection) -> beam.PCollection:
-        check_whole(bounded)
+        check_windowing(bounded)
         return self.of(bounded)._expand(bounded)
 
     def _expand(self, bounded: beam.PCollection) -> beam.PCollection:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam.transforms.window import BoundedWindow
 
 from headcount.mechanisms import tuning
 from headcount.mechanisms.batches.chunk_store import Keeper
@@ -30,7 +31,8 @@ from headcount.transforms.core.noise import NamedBatches
 from headcount.transforms.core.release import full_label
 from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.core.user_shards import UserShards, keeper_of
-from headcount.transforms.estimates import NoisyStage, one_value
+from headcount.transforms.core.windows import every, release_in
+from headcount.transforms.estimates import NoisyStage
 from headcount.transforms.partitions import NamedItems, PackShards
 
 
@@ -39,15 +41,15 @@ def levelled(
 ) -> CountsAndDecision:
     """(file, released rows) of contributions, sorted by cell, for each of the files, and the `Levelled` decision."""
     stages = mechanism.stages
-    rows = contributions | "UserShards" >> UserShards(shards) | "PackShards" >> PackShards()  # (shard, packed)
+    rows = (
+        contributions | "UserShards" >> UserShards(shards, release.windows) | "PackShards" >> PackShards()
+    )  # (shard, packed)
     keep = keeper_of(contributions)
     if mechanism.home:
         rows = rows | "Home" >> beam.ParDo(_Home(release, f"{full_label(contributions)}/Home", keep)).with_output_types(
             tuple[int, bytes]
         )
-    nodes = rows | "Nodes" >> beam.ParDo(_Changed(user_nodes, keep), mechanism.depth).with_output_types(
-        tuple[int, bytes]
-    )
+    nodes = rows | "Nodes" >> beam.ParDo(_Nodes(mechanism.depth, keep)).with_output_types(tuple[int, bytes])
     chosen = nodes | "ChooseNames" >> Choose(stages.names_choice, release, shards, ChosenStrategy)
     names = chosen.chosen | "NamesPlan" >> beam.Map(stages.names_plan).with_output_types(NamesPlan)
     known_names = beside(names, "NamesBeside")
@@ -60,11 +62,9 @@ def levelled(
         drawn = rows | "ChooseCap" >> Choose(stages.cap_choice, release, shards, ClipBound)
         capped = drawn.chosen
     else:
-        capped = one_value(contributions, "Cap", ClipBound(0, stages.max_per_item or 0, "", 0))
+        capped = every(rows, "Cap", [ClipBound(0, stages.max_per_item or 0, "", 0)])
     cap = beam.pvalue.AsSingleton(beside(capped, "CapBeside"))
-    cells = rows | "Cells" >> beam.ParDo(_Changed(_cells, keep), mechanism, known_tree, cap).with_output_types(
-        tuple[int, bytes]
-    )
+    cells = rows | "Cells" >> beam.ParDo(_Cells(mechanism, keep), known_tree, cap).with_output_types(tuple[int, bytes])
     # Cells get noise also where there are no users: so there is always a shard, if only one of nobody.
     nobody = tree | "Nobody" >> beam.Map(_nobody).with_output_types(tuple[int, bytes])
     cells = (cells, nobody) | "WithNobody" >> beam.Flatten()
@@ -97,9 +97,9 @@ def levelled(
     else:
         grouped = counts | "Group" >> beam.Map(_grouped).with_output_types(Grouped)
         groups = beam.pvalue.AsSingleton(beside(grouped, "GroupsBeside"))
-        every = grouped | "EveryGroup" >> beam.Map(_every_group).with_output_types(tuple[int, pa.RecordBatch])
+        every_group = grouped | "EveryGroup" >> beam.Map(_every_group).with_output_types(tuple[int, pa.RecordBatch])
         noisy = cells | "Totals" >> NoisyStage(
-            "totals", known_plan, beam.pvalue.AsList(every), (groups, group_rows), release, shards, int
+            "totals", known_plan, beam.pvalue.AsList(every_group), (groups, group_rows), release, shards, int
         )
         totals = beam.pvalue.AsList(noisy)
     made = counts | "Estimate" >> beam.ParDo(_Estimate(mechanism, files), decided, cap, totals).with_output_types(
@@ -109,18 +109,40 @@ def levelled(
     return CountsAndDecision(sorted_by_item(barrier(made.rows)), made.decision)
 
 
-class _Changed(Ahead):
-    """Packed shards -> the shards that a function makes of them, packed."""
+class _Nodes(Ahead):
+    """Packed shards -> shards of the nodes that users lie in, of which some are named."""
 
-    def __init__(self, change: Callable[..., Shard], keep: Keeper) -> None:
-        self._change, self._keep = change, keep
+    def __init__(self, depth: int, keep: Keeper) -> None:
+        self._depth, self._keep = depth, keep
 
-    def process(self, packed: tuple[int, bytes], *beside: Any) -> Iterator[tuple[int, bytes]]:
-        return self.ahead(packed, *beside)
+    def process(
+        self, packed: tuple[int, bytes], window: BoundedWindow = beam.DoFn.WindowParam
+    ) -> Iterator[tuple[int, bytes]]:
+        return self.ahead(window, packed)
 
-    def compute(self, packed: tuple[int, bytes], *beside: Any) -> Iterator[tuple[int, bytes]]:
+    def compute(self, packed: tuple[int, bytes]) -> Iterator[tuple[int, bytes]]:
         number, data = packed
-        yield number, self._keep(pack_shard(self._change(unpack_shard(data), *beside)))
+        yield number, self._keep(pack_shard(user_nodes(unpack_shard(data), self._depth)))
+
+
+class _Cells(Ahead):
+    """Packed shards -> shards of the cells of the tree that users lie in."""
+
+    def __init__(self, mechanism: LevelsMechanism, keep: Keeper) -> None:
+        self._mechanism, self._keep = mechanism, keep
+
+    def process(
+        self,
+        packed: tuple[int, bytes],
+        tree: Tree,
+        cap: ClipBound,
+        window: BoundedWindow = beam.DoFn.WindowParam,
+    ) -> Iterator[tuple[int, bytes]]:
+        return self.ahead(window, packed, tree, cap)
+
+    def compute(self, packed: tuple[int, bytes], tree: Tree, cap: ClipBound) -> Iterator[tuple[int, bytes]]:
+        number, data = packed
+        yield number, self._keep(pack_shard(self._mechanism.cells(unpack_shard(data), tree, cap.max_per_item)))
 
 
 class _Home(Ahead):
@@ -129,15 +151,14 @@ class _Home(Ahead):
     def __init__(self, release: Release, label: str, keep: Keeper) -> None:
         self._release, self._label, self._keep = release, label, keep
 
-    def setup(self) -> None:
-        self._subkey = home_subkey(self._release, self._label)
+    def process(
+        self, packed: tuple[int, bytes], window: BoundedWindow = beam.DoFn.WindowParam
+    ) -> Iterator[tuple[int, bytes]]:
+        return self.ahead(window, packed, home_subkey(release_in(self._release, window), self._label))
 
-    def process(self, packed: tuple[int, bytes]) -> Iterator[tuple[int, bytes]]:
-        return self.ahead(packed)
-
-    def compute(self, packed: tuple[int, bytes]) -> Iterator[tuple[int, bytes]]:
+    def compute(self, packed: tuple[int, bytes], subkey: bytes) -> Iterator[tuple[int, bytes]]:
         number, data = packed
-        yield number, self._keep(pack_shard(at_home(unpack_shard(data), self._subkey)))
+        yield number, self._keep(pack_shard(at_home(unpack_shard(data), subkey)))
 
 
 class _Estimate(beam.DoFn):
@@ -168,10 +189,6 @@ def _of_counts(tree: Tree, mechanism: LevelsMechanism, plan: StagePlan) -> _OfCo
 
 def _added(cells: Shard, how: _OfCounts) -> Shard:
     return how.mechanism.of_counts(cells, how.tree, how.plan)
-
-
-def _cells(shard: Shard, mechanism: LevelsMechanism, tree: Tree, cap: ClipBound) -> Shard:
-    return mechanism.cells(shard, tree, cap.max_per_item)
 
 
 def named_tree(_: NamesPlan, depth: int, named: NamedBatches) -> Tree:

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam.transforms.window import BoundedWindow
 
 from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
@@ -42,6 +43,7 @@ from headcount.transforms.core.release import full_label
 from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.core.rows import NamedIntItem, NamedItem
 from headcount.transforms.core.user_shards import UserShards, item_shards, keeper_of
+from headcount.transforms.core.windows import WindowKey, window_keys
 from headcount.transforms.keyed.domain import given_items
 
 _MANY_NAMES = 4096  # from here on names travel compressed: they meet in one group per file
@@ -100,7 +102,7 @@ class SelectPartitions(PrivateTransform):
     def _expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
         release, label = self._drawn(rows)
         s = self.mechanism
-        shards = as_contributions(rows) | "UserShards" >> UserShards(self._shards)
+        shards = as_contributions(rows) | "UserShards" >> UserShards(self._shards, release.windows)
         if isinstance(s, Selection):
             packed = shards | "PackShards" >> PackShards()
             return self._named(packed, s.rounds, release, len(s.rounds))
@@ -223,9 +225,11 @@ class _Pack(Ahead):
     def __init__(self, keep: Keeper) -> None:
         self._keep = keep
 
-    def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[tuple[int, bytes]]:
+    def process(
+        self, group: tuple[int, Iterable[bytes]], window: BoundedWindow = beam.DoFn.WindowParam
+    ) -> Iterator[tuple[int, bytes]]:
         number, chunks = group
-        yield from self.ahead((number, list(chunks)))  # a runner may fetch them, which only this thread can do
+        yield from self.ahead(window, (number, list(chunks)))  # a runner may fetch them, which only this thread can do
 
     def compute(self, group: tuple[int, list[bytes]]) -> Iterator[tuple[int, bytes]]:
         number, chunks = group
@@ -242,24 +246,30 @@ class _Bound(Ahead):
         self._number, self._release, self._label, self._shards = number, release, label, shards
 
     def setup(self) -> None:
-        self._key = self._release.key_source.fetch()
+        self._keys = window_keys(self._release)
 
-    def process(self, packed: tuple[int, bytes], rounds: object, named: NamedBatches) -> Iterator[pa.RecordBatch]:
+    def process(
+        self,
+        packed: tuple[int, bytes],
+        rounds: object,
+        named: NamedBatches,
+        window: BoundedWindow = beam.DoFn.WindowParam,
+    ) -> Iterator[pa.RecordBatch]:
         each = _the_round(rounds, self._number)
         if each is not None:
-            yield from self.ahead(packed, each, named)
+            yield from self.ahead(window, packed, each, named, self._keys(window))
 
-    def compute(self, packed: tuple[int, bytes], each: Round, named: NamedBatches) -> Iterator[pa.RecordBatch]:
+    def compute(
+        self, packed: tuple[int, bytes], each: Round, named: NamedBatches, own: WindowKey
+    ) -> Iterator[pa.RecordBatch]:
         number, data = packed
         shard = unpack_shard(data)
         if named:
             shard = shard.without_items(names_in(named, shard.items.type))
-        subkeys = step_subkeys(self._key, self._release.id, self._label, each.steps)
+        subkeys = step_subkeys(own.key, own.id, self._label, each.steps)
         # How users were bounded is part of where the batch comes from: differently bounded shards never meet in one noise step.
         where = f"{self._label} at {each.max_items}, {each.weights}"
-        yield bound_shard(shard, each.steps, subkeys, provenance(where, self._release.id, self._shards)).to_batch(
-            number
-        )
+        yield bound_shard(shard, each.steps, subkeys, provenance(where, own.id, self._shards)).to_batch(number)
 
 
 def _the_round(rounds: object, number: int) -> Round | None:

@@ -12,14 +12,17 @@ every window of the user adds attains n epsilon.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 from headcount.mechanisms.accounting.budget import sum_up
-from headcount.mechanisms.accounting.guarantee import Guarantee
+from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep, compose
+from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.errors import ParameterError
 
 USER = "user"
+USER_WINDOW = "user-window"  # what a user did in one window of a collection, each window being a release of its own
 WINDOWS = {USER: None, "user-day": "day", "user-week": "week", "user-month": "month"}
 MOST_WINDOWS = 10**6
 
@@ -40,6 +43,25 @@ def over_windows(epsilon: float, delta: float, windows: int) -> tuple[float, flo
     log_steps = (windows - 1) * epsilon - math.log(-math.expm1(-epsilon)) + math.log(-math.expm1(-windows * epsilon))
     log_delta = math.log(delta) + log_steps
     return sum_up([epsilon] * windows), min(1.0, math.exp(min(log_delta, 0.0)) * (1 + 1e-9))
+
+
+def over_releases(guarantee: Guarantee, windows: int) -> Guarantee:
+    """What a user is promised in total who is there in this many windows, each of which is a release with this guarantee.
+
+    Windows share no draw, and a user's rows in one window reach its own release alone. So data sets with and without the user
+    are neighbours in each of these releases, and they compose. (Units within one release do not: `over_windows`.)
+    Where users are replaced, who comes in a user's place may be there in other windows, whose number of users is public: then
+    nothing is known of the total.
+    """
+    if guarantee.relation is not Relation.ADD_REMOVE:
+        raise ParameterError(
+            "a user may be replaced by one who is there in other windows, of which this relation promises nothing: leave out "
+            'windows, or give relation="add-remove"',
+            "windows",
+        )
+    total = compose([guarantee] * windows)
+    each = {"windows": windows, "epsilon of each": guarantee.epsilon, "delta of each": guarantee.delta}
+    return dataclasses.replace(total, mechanisms=(MechanismStep("windows", total.epsilon, total.delta, each),))
 
 
 def window_description(guarantee: Guarantee, windows: int) -> str:

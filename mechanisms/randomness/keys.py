@@ -21,9 +21,11 @@ from typing import Protocol
 
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.subkeys import KEY_BYTES, subkey
+from headcount.mechanisms.randomness.windows import SUFFIX, Windows, window_id
 
 _HEX_KEY = re.compile(rb"[0-9a-fA-F]{64}")
-_RELEASE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_LONGEST_ID = 64
+_RELEASE_ID = re.compile(rf"[A-Za-z0-9._-]{{1,{_LONGEST_ID}}}")
 _SECRET = re.compile(r"(projects/[a-z0-9.:-]+/secrets/[A-Za-z0-9_-]{1,255}/versions/)([A-Za-z0-9_-]+)")
 _LONGEST_FILE = 1024  # a key file has 65 bytes; white space around the key is allowed
 _MAKE_ONE = "make a key file with `headcount key FILE`"
@@ -175,6 +177,11 @@ class RowsKey:
         """The key that follows."""
         return subkey(self.source.fetch(), "", "Rows", {"reading": self.reading})
 
+    def of_window(self, end: int) -> RowsKey:
+        """The same of what it follows from."""
+        follow = getattr(self.source, "of_window", None)
+        return self if follow is None else RowsKey(follow(end), self.reading)
+
 
 def _write_fresh_key(descriptor: int) -> None:
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
@@ -230,13 +237,15 @@ def ephemeral_key() -> KeyFile:
 class Release:
     """One release of one input: the key source, and a public id (128 fresh random bits unless given).
 
-    The same key, id, parameters and data repeat the same noise; give an id only to repeat that release.
+    The same key, id, parameters and data repeat the same noise; give an id only to repeat that release. With `windows` it is
+    one release for each of them, of the rows in that window, with the id `<id>.<end of the window>` (`of_window`).
     """
 
     key_source: KeySource
     id: str
+    windows: Windows | None = None
 
-    def __init__(self, key_source: KeySource, id: str | None = None) -> None:
+    def __init__(self, key_source: KeySource, id: str | None = None, *, windows: Windows | None = None) -> None:
         if not callable(getattr(key_source, "fetch", None)):
             # The value is not echoed: it may be the key.
             raise ParameterError(
@@ -246,8 +255,16 @@ class Release:
             id = secrets.token_hex(16)
         if not isinstance(id, str) or not _RELEASE_ID.fullmatch(id):
             raise ParameterError(f"a release id is 1 to 64 letters, digits, dots, dashes or underscores, got {id!r}")
+        if windows is not None and not isinstance(windows, Windows):
+            raise ParameterError(f"windows of a release are Windows(start, size, number), got {windows!r}", "windows")
+        if windows is not None and len(id) > _LONGEST_ID - SUFFIX:
+            raise ParameterError(
+                f"the id of a release in windows has at most {_LONGEST_ID - SUFFIX} characters, since each window's id has its "
+                f"end as well, got {id!r}"
+            )
         object.__setattr__(self, "key_source", key_source)
         object.__setattr__(self, "id", id)
+        object.__setattr__(self, "windows", windows)
 
     def of_rows(self, reading: str) -> Release:
         """The same release, with the key for rows that are read in this way.
@@ -264,4 +281,12 @@ class Release:
         For draws whose other parameters do not tell what their rows were made of. Two such texts under one id would else repeat
         a draw if and only if no row makes a difference.
         """
-        return Release(RowsKey(self.key_source, what), self.id)
+        return Release(RowsKey(self.key_source, what), self.id, windows=self.windows)
+
+    def of_window(self, end: int) -> Release:
+        """The release of the window that ends then, in seconds since 1970: a plain one, as that of a job of its own.
+
+        A key source that itself depends on the release's id has `of_window` too.
+        """
+        follow = getattr(self.key_source, "of_window", None)
+        return Release(self.key_source if follow is None else follow(end), window_id(self.id, end))

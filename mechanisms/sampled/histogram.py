@@ -103,7 +103,11 @@ class SampleKey:
     @property
     def choices(self) -> Release:
         """Where users' choices of their items come from, under the label `CHOICES`: from the sample, as they are part of it."""
-        return Release(self, self.release.id)
+        return Release(self, self.release.id, windows=self.release.windows)
+
+    def of_window(self, end: int) -> SampleKey:
+        """That of the sample of one window, whose release has an id of its own."""
+        return dataclasses.replace(self, release=self.release.of_window(end))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,7 +17,7 @@ from headcount.mechanisms.columns.keys import Keys
 from headcount.mechanisms.columns.value_ranges import value_columns
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.transforms import Aggregate, Budget, Contributions, Zcdp
-from headcount.transforms.aggregate.release import ToMetricRows
+from headcount.transforms.aggregate.rows import ToMetricRows
 
 BUDGET = Budget(5, 1e-4)
 ASKED = ["users", "events", *(f"{kind}:price:0:100" for kind in ("sum", "mean", "variance", "quantile:0.9,0.5"))]

@@ -7,6 +7,7 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 import pytest
+from apache_beam.transforms.window import GlobalWindow
 
 from headcount.mechanisms.columns.row_schema import asked
 from headcount.mechanisms.errors import InputError, ParameterError
@@ -18,7 +19,7 @@ def _run(elements: list[Any], **columns: Any) -> list[tuple]:
     """The DoFn by hand, on one bundle."""
     dofn = _ToBatches(asked(**{"user": "user", "item": "item"} | columns))
     dofn.start_bundle()
-    batches = [batch for element in elements for batch in dofn.process(element)]
+    batches = [batch for element in elements for batch in dofn.process(element, GlobalWindow())]
     batches += [windowed.value for windowed in dofn.finish_bundle()]
     return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
 
@@ -42,7 +43,7 @@ def _finished(rows: list[Any]) -> Any:
     dofn = _ToBatches(asked("user", "item"))
     dofn.start_bundle()
     for row in rows:
-        assert list(dofn.process(row)) == []
+        assert list(dofn.process(row, GlobalWindow())) == []
     return dofn.finish_bundle()
 
 

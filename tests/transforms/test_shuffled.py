@@ -243,7 +243,7 @@ def test_a_step_that_forgets_the_batch_is_caught(collect, tmp_path, monkeypatch)
 
     def forgetful(self, group):
         stored = self._file.read()
-        from headcount.transforms.core.bucket_sums import read_sums
+        from headcount.transforms.papers.bucket_sums import read_sums
 
         for chunk in filter(None, group[1]):
             stored.state.count(*read_sums(chunk))

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, Optional
+from typing import Any, Literal
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-from apache_beam.typehints.row_type import RowTypeConstraint
+from apache_beam.transforms.window import BoundedWindow
 
 from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget, Zcdp
@@ -30,7 +30,6 @@ from headcount.mechanisms.batches.value_rows import ValueShard, gather_values, p
 from headcount.mechanisms.bound_choice.clip_choice import ClipBound
 from headcount.mechanisms.choice.run import encode_table
 from headcount.mechanisms.columns.flags import carried_text
-from headcount.mechanisms.columns.keys import ITEM, Keys
 from headcount.mechanisms.counting.released import by_file, sorted_counts
 from headcount.mechanisms.domains.partly_public import PartlyPublic
 from headcount.mechanisms.errors import ParameterError
@@ -39,20 +38,21 @@ from headcount.mechanisms.histogram.stages import NamesPlan
 from headcount.mechanisms.levels.tree import Tree, user_nodes
 from headcount.mechanisms.partitions.select import ChosenStrategy
 from headcount.mechanisms.randomness.keys import Release
+from headcount.transforms.aggregate.rows import ToMetricRows
 from headcount.transforms.aggregate.sums import NoisySumsOfNamed
 from headcount.transforms.core.ahead import Ahead
 from headcount.transforms.core.barrier import barrier, beside, sorted_by_item
 from headcount.transforms.core.base import PrivateTransform
 from headcount.transforms.core.choice import Choose
 from headcount.transforms.core.coders import typed
-from headcount.transforms.core.contributions import Contributions, check_whole, is_contributions
+from headcount.transforms.core.contributions import Contributions, is_contributions
 from headcount.transforms.core.domain import OnlyDomain
 from headcount.transforms.core.noise import NamedBatches
 from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.core.user_shards import UserShards, item_shards
-from headcount.transforms.estimates import NoisyStage, PartsOfKeys, every_key, named_among, one_value
+from headcount.transforms.core.windows import check_windowing, every
+from headcount.transforms.estimates import NoisyStage, PartsOfKeys, every_key, named_among
 from headcount.transforms.keyed.domain import given_items
-from headcount.transforms.keyed.rows import field_types, field_values, is_named_by_columns
 from headcount.transforms.levels import every_cell, named_tree
 from headcount.transforms.partitions import NamedItems
 
@@ -130,7 +130,7 @@ class Aggregate(PrivateTransform):
         return None if self.mechanism.decides else "all is"
 
     def expand(self, rows: beam.PCollection) -> Any:
-        check_whole(rows)
+        check_windowing(rows)
         values = self.mechanism.metrics.values
         if not is_contributions(rows):
             rows = rows | "Contributions" >> Contributions(values=values)
@@ -161,7 +161,7 @@ def aggregated(
     choice, known, public = stages.choice, None, None
     packed = (
         contributions
-        | "UserShards" >> UserShards(shards)
+        | "UserShards" >> UserShards(shards, release.windows)
         | "PackShards" >> beam.ParDo(_Pack()).with_output_types(tuple[int, bytes])
     )
     domain = mechanism.domain
@@ -194,11 +194,11 @@ def aggregated(
         if choice is not None:
             public = names | "PublicTable" >> beam.Map(_public_table, stages, all_named).with_output_types(bytes)
     else:
-        names = one_value(contributions, "NoNames", None)
+        names = every(packed, "NoNames", [None])
         all_named, rows = domain, packed
         if choice is not None:
             table = choice.items_table(max(1, len(domain)))
-            public = one_value(contributions, "PublicTable", encode_table(table))
+            public = every(packed, "PublicTable", [encode_table(table)])
     # Keys get noise also where there are no users: so there is always a shard, if only one of nobody.
     nobody = names | "Nobody" >> beam.Map(_nobody, arrow_type(item_type), len(metrics.values)).with_output_types(
         tuple[int, bytes]
@@ -220,12 +220,14 @@ def aggregated(
     if stages.calibrated:
         grouped = gathered | "Group" >> beam.Map(_grouped, decided, metrics).with_output_types(Grouped)
         groups = beam.pvalue.AsSingleton(beside(grouped, "GroupsBeside"))
-        every = grouped | "EveryCell" >> beam.Map(_every_cell, metrics).with_output_types(tuple[int, pa.RecordBatch])
+        all_cells = grouped | "EveryCell" >> beam.Map(_every_cell, metrics).with_output_types(
+            tuple[int, pa.RecordBatch]
+        )
         totals = beam.pvalue.AsList(
             rows
             | "Totals"
             >> NoisyStage(
-                "totals", known_plan, beam.pvalue.AsList(every), (groups, _TotalRows(metrics)), release, shards, int
+                "totals", known_plan, beam.pvalue.AsList(all_cells), (groups, _TotalRows(metrics)), release, shards, int
             )
         )
     made = gathered | "Answers" >> beam.ParDo(
@@ -238,9 +240,11 @@ def aggregated(
 class _Pack(Ahead):
     """(shard, chunks) -> (shard, packed with values): each shard gathered once, for all that reads it later."""
 
-    def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[tuple[int, bytes]]:
+    def process(
+        self, group: tuple[int, Iterable[bytes]], window: BoundedWindow = beam.DoFn.WindowParam
+    ) -> Iterator[tuple[int, bytes]]:
         number, chunks = group
-        yield from self.ahead((number, list(chunks)))  # a runner may fetch them, which only this thread can do
+        yield from self.ahead(window, (number, list(chunks)))  # a runner may fetch them, which only this thread can do
 
     def compute(self, group: tuple[int, list[bytes]]) -> Iterator[tuple[int, bytes]]:
         number, chunks = group
@@ -253,8 +257,10 @@ class _OnlyNamed(Ahead):
     def __init__(self, partly: PartlyPublic | None) -> None:
         self._partly = partly
 
-    def process(self, packed: tuple[int, bytes], named: NamedBatches) -> Iterator[tuple[int, bytes]]:
-        return self.ahead(packed, named)
+    def process(
+        self, packed: tuple[int, bytes], named: NamedBatches, window: BoundedWindow = beam.DoFn.WindowParam
+    ) -> Iterator[tuple[int, bytes]]:
+        return self.ahead(window, packed, named)
 
     def compute(self, packed: tuple[int, bytes], named: NamedBatches) -> Iterator[tuple[int, bytes]]:
         number, data = packed
@@ -268,8 +274,10 @@ class _Nodes(Ahead):
     def __init__(self, depth: int) -> None:
         self._depth = depth
 
-    def process(self, packed: tuple[int, bytes]) -> Iterator[tuple[int, bytes]]:
-        return self.ahead(packed)
+    def process(
+        self, packed: tuple[int, bytes], window: BoundedWindow = beam.DoFn.WindowParam
+    ) -> Iterator[tuple[int, bytes]]:
+        return self.ahead(window, packed)
 
     def compute(self, packed: tuple[int, bytes]) -> Iterator[tuple[int, bytes]]:
         number, data = packed
@@ -279,8 +287,10 @@ class _Nodes(Ahead):
 class _Cells(Ahead):
     """Packed shards -> the same with each row in every cell of the tree that it lies in."""
 
-    def process(self, packed: tuple[int, bytes], tree: Tree) -> Iterator[tuple[int, bytes]]:
-        return self.ahead(packed, tree)
+    def process(
+        self, packed: tuple[int, bytes], tree: Tree, window: BoundedWindow = beam.DoFn.WindowParam
+    ) -> Iterator[tuple[int, bytes]]:
+        return self.ahead(window, packed, tree)
 
     def compute(self, packed: tuple[int, bytes], tree: Tree) -> Iterator[tuple[int, bytes]]:
         number, data = packed
@@ -339,32 +349,6 @@ def _grouped(sums: pa.RecordBatch, plan: AggregatePlan, metrics: Metrics) -> Gro
 
 def _every_cell(grouped: Grouped, metrics: Metrics) -> tuple[int, pa.RecordBatch]:
     return 0, pa.RecordBatch.from_pydict({"item": cells(grouped, metrics)})
-
-
-_NULLABLE = Optional[float]  # noqa: UP045 - `float | None` is no number to Beam's schemas
-
-
-class ToMetricRows(beam.PTransform):
-    """(file, record batch with the key columns) -> rows with the key columns and the numbers of all metrics."""
-
-    def __init__(self, keys: Keys, numbers: Sequence[str], nullable: frozenset[str] = frozenset()) -> None:
-        super().__init__()
-        named, fields = [ITEM], [(ITEM, keys.item_type)]
-        if is_named_by_columns(keys):
-            named, fields = list(keys.schema.names), field_types(keys, numbers)
-        self._columns = [*named, *numbers]
-        self._fields = [*fields, *((name, _NULLABLE if name in nullable else float) for name in numbers)]
-
-    def expand(self, batches: beam.PCollection) -> beam.PCollection:
-        names = [name for name, _ in self._fields]
-        row = RowTypeConstraint.from_fields(self._fields)
-        return batches | "Split" >> beam.FlatMap(_rows, self._columns, names).with_output_types(row)
-
-
-def _rows(file: tuple[int, pa.RecordBatch], columns: list[str], names: list[str]) -> Iterator[Any]:
-    _, batch = file
-    for values in zip(*(field_values(batch.column(column)) for column in columns), strict=True):
-        yield beam.Row(**dict(zip(names, values, strict=True)))
 
 
 def plan_in_range(

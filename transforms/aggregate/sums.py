@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam.transforms.window import BoundedWindow
 
 from headcount.mechanisms.aggregate.bounding import bounded_batch
 from headcount.mechanisms.aggregate.ranges import in_range
@@ -22,6 +23,7 @@ from headcount.transforms.core.barrier import barrier, sorted_by_item
 from headcount.transforms.core.noise import NamedBatches, names_in, sum_by_item
 from headcount.transforms.core.release import full_label
 from headcount.transforms.core.user_shards import item_shards
+from headcount.transforms.core.windows import WindowKey, release_in, window_keys
 
 
 class NoisySumsOfNamed(beam.PTransform):
@@ -53,17 +55,19 @@ class _Bound(Ahead):
         self._release, self._label, self._number = release, label, number
 
     def setup(self) -> None:
-        self._key = self._release.key_source.fetch()
+        self._keys = window_keys(self._release)
 
-    def process(self, packed: tuple[int, bytes], plan: AggregatePlan) -> Iterator[pa.RecordBatch]:
-        yield from self.ahead(packed, plan)
+    def process(
+        self, packed: tuple[int, bytes], plan: AggregatePlan, window: BoundedWindow = beam.DoFn.WindowParam
+    ) -> Iterator[pa.RecordBatch]:
+        yield from self.ahead(window, packed, plan, self._keys(window))
 
-    def compute(self, packed: tuple[int, bytes], plan: AggregatePlan) -> Iterator[pa.RecordBatch]:
+    def compute(self, packed: tuple[int, bytes], plan: AggregatePlan, own: WindowKey) -> Iterator[pa.RecordBatch]:
         number, data = packed
-        subkeys = step_subkeys(self._key, self._release.id, self._label, plan.measures.steps)
+        subkeys = step_subkeys(own.key, own.id, self._label, plan.measures.steps)
         # As with every bound that is decided: shards that were bounded differently never meet in one noise step.
         chosen = (*plan.kept, *(of.text() for of in plan.ranges))
-        origin = provenance(f"{self._label} at {chosen}", self._release.id, self._number)
+        origin = provenance(f"{self._label} at {chosen}", own.id, self._number)
         shard = in_range(unpack_values(data), plan.metrics.values)
         yield bounded_batch(shard, plan.measures, subkeys, origin, number)
 
@@ -106,10 +110,10 @@ class _Keyed:
     def __init__(self, release: Release, label: str) -> None:
         self._release, self._label = release, label
 
-    def subkeys(self, plan: AggregatePlan) -> list[bytes]:
-        """The subkey of each measure."""
-        key = self._release.key_source.fetch()
-        return measure_subkeys(key, self._release.id, self._label, plan.measures, plan.metrics.texts())
+    def subkeys(self, plan: AggregatePlan, window: BoundedWindow) -> list[bytes]:
+        """The subkey of each measure in a window."""
+        own = release_in(self._release, window)
+        return measure_subkeys(own.key_source.fetch(), own.id, self._label, plan.measures, plan.metrics.texts())
 
 
 class _Merge(beam.DoFn):
@@ -119,13 +123,17 @@ class _Merge(beam.DoFn):
         self._keyed, self._item_type, self._shards = key, item_type, shards
 
     def process(
-        self, group: tuple[int, Iterable[bytes]], plan: AggregatePlan, named: NamedBatches | Domain
+        self,
+        group: tuple[int, Iterable[bytes]],
+        plan: AggregatePlan,
+        named: NamedBatches | Domain,
+        window: BoundedWindow = beam.DoFn.WindowParam,
     ) -> Iterator[bytes | beam.pvalue.TaggedOutput]:
         shard, chunks = group
         public = named if isinstance(named, Domain) else names_in(named, arrow_type(self._item_type))
         here = in_shard(public, shard, self._shards)
         held = [chunk for chunk in chunks if chunk]
-        sums, digest = merge_measures(held, here, plan.measures, self._keyed.subkeys(plan))
+        sums, digest = merge_measures(held, here, plan.measures, self._keyed.subkeys(plan, window))
         yield beam.pvalue.TaggedOutput("digests", digest)
         yield to_ipc(sums)
 
@@ -135,8 +143,12 @@ class _AddNoise(beam.DoFn):
         self._keyed = key
 
     def process(
-        self, sums: bytes, plan: AggregatePlan, digests: list[int], origins: list[Origin]
+        self,
+        sums: bytes,
+        plan: AggregatePlan,
+        digests: list[int],
+        origins: list[Origin],
+        window: BoundedWindow = beam.DoFn.WindowParam,
     ) -> Iterator[tuple[int, bytes]]:
-        evidence = Evidence.of(digests, origins)
-        noisy = noisy_measures(from_ipc(sums), plan.measures, self._keyed.subkeys(plan), evidence, plan.metrics)
-        yield 0, to_ipc(noisy)
+        evidence, subkeys = Evidence.of(digests, origins), self._keyed.subkeys(plan, window)
+        yield 0, to_ipc(noisy_measures(from_ipc(sums), plan.measures, subkeys, evidence, plan.metrics))

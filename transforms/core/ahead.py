@@ -1,7 +1,7 @@
 """A DoFn that works ahead: while one element is computed in a thread, the steps before and after it go on.
 
 Elements here are large batches whose work NumPy and Arrow do outside of Python's lock, so that this uses a second core of a
-worker; results come in the order of the elements, within their bundle.
+worker; results come in the order of the elements, within their bundle, each in the window of its own element.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.transforms.window import GlobalWindow
-from apache_beam.utils.windowed_value import WindowedValue
+from apache_beam.transforms.window import BoundedWindow
+
+from headcount.transforms.core.windows import in_window
 
 
 @functools.cache
@@ -24,27 +25,35 @@ def _pool() -> ThreadPoolExecutor:
 
 
 class Ahead(beam.DoFn):
-    """Subclasses give `compute`, which must depend on its arguments alone, and a `process` that gives these to `ahead`."""
+    """Subclasses give `compute`, which must depend on its arguments alone, and a `process` that gives these and the window of
+    the element to `ahead`."""
 
     def compute(self, element: Any, *beside: Any) -> Iterable[Any]:
-        """The results of one element, and of the side inputs that come with it."""
+        """The results of one element, and of what comes with it."""
         raise NotImplementedError
 
     def start_bundle(self) -> None:
-        self._pending: collections.deque[Future[list[Any]]] = collections.deque()
+        self._pending: collections.deque[tuple[BoundedWindow, Future[list[Any]]]] = collections.deque()
 
-    def ahead(self, element: Any, *beside: Any) -> Iterator[Any]:
-        """Begins with one element, and gives the results of another that is done, if there is one."""
-        self._pending.append(_pool().submit(lambda: list(self.compute(element, *beside))))
+    def ahead(self, window: BoundedWindow, element: Any, *beside: Any) -> Iterator[Any]:
+        """Begins with one element, and gives the results of another that is done, if there is one, in the window of that."""
+        for own, results in self._begun(window, element, *beside):
+            yield from (in_window(result, own) for result in results)
+
+    def finish_bundle(self) -> Iterator[Any]:
+        for own, results in self._rest():
+            yield from (in_window(result, own) for result in results)
+
+    def _begun(self, window: BoundedWindow, element: Any, *beside: Any) -> Iterator[tuple[BoundedWindow, list[Any]]]:
+        """Begins with one element, and gives the window and the results of another that is done."""
+        self._pending.append((window, _pool().submit(lambda: list(self.compute(element, *beside)))))
         if len(self._pending) > 1:  # one at work and one to hand on: more would only take memory
-            yield from self._pending.popleft().result()
+            yield self._next()
 
-    def finish_bundle(self) -> Iterator[WindowedValue | beam.pvalue.TaggedOutput]:
+    def _rest(self) -> Iterator[tuple[BoundedWindow, list[Any]]]:
         while self._pending:
-            yield from map(_in_global_window, self._pending.popleft().result())
+            yield self._next()
 
-
-def _in_global_window(result: Any) -> WindowedValue | beam.pvalue.TaggedOutput:
-    if isinstance(result, beam.pvalue.TaggedOutput):
-        return beam.pvalue.TaggedOutput(result.tag, _in_global_window(result.value))
-    return WindowedValue(result, GlobalWindow().max_timestamp(), [GlobalWindow()])
+    def _next(self) -> tuple[BoundedWindow, list[Any]]:
+        window, results = self._pending.popleft()
+        return window, results.result()

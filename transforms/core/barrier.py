@@ -14,13 +14,12 @@ import pyarrow as pa
 
 from headcount.mechanisms.batches.packing import from_ipc, to_ipc
 from headcount.mechanisms.counting.released import sorted_counts
+from headcount.transforms.core.windows import every
 
 
 def beyond_barrier(drawn: beam.PCollection, empty: pa.RecordBatch, output_files: int) -> beam.PCollection:
     """(file, Arrow streams), drawn -> the same beyond a barrier, for every file: one without rows has the `empty` ones."""
-    every_file = drawn.pipeline | "EveryPartition" >> beam.Create(
-        [(file, to_ipc(empty)) for file in range(output_files)], reshuffle=False
-    )
+    every_file = every(drawn, "EveryPartition", [(file, to_ipc(empty)) for file in range(output_files)])
     return barrier((drawn, every_file) | "WithEveryPartition" >> beam.Flatten())
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from headcount.mechanisms import checks
 from headcount.mechanisms.accounting.guarantee import Guarantee
+from headcount.mechanisms.accounting.windows import USER_WINDOW, over_releases
 from headcount.mechanisms.batches.domain import Domain, PartDomain, public_domain
 from headcount.mechanisms.columns.keys import ITEM, Keys
 from headcount.mechanisms.columns.level_keys import LevelKeys
@@ -19,17 +20,12 @@ from headcount.mechanisms.domains.partly_public import check_windows, windows_re
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.mechanism import Promise
 from headcount.mechanisms.randomness.keys import Release
-from headcount.transforms.core.contributions import (
-    ContributionBatch,
-    check_whole,
-    contributed,
-    is_contributions,
-    reading_of,
-)
+from headcount.transforms.core.contributions import ContributionBatch, contributed, is_contributions, reading_of
 from headcount.transforms.core.release import full_label, release_for
 from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.core.rows import ToRows
 from headcount.transforms.core.user_shards import check_shards
+from headcount.transforms.core.windows import check_windowing
 from headcount.transforms.keyed.domain import GivenItems
 from headcount.transforms.keyed.rows import ToKeyedRows, is_named_by_columns, keyed_row
 
@@ -39,7 +35,8 @@ _MOST_FILES = 10_000
 class PrivateTransform(beam.PTransform):
     """A mechanism, wired: `expand` does the steps of its `run`, and gives the same rows for the same release and label.
 
-    `release` is where randomness comes from; None is a fresh key on this machine. `shards` spreads the work and changes nothing
+    `release` is where randomness comes from; None is a fresh key on this machine. One with windows makes a release of the rows
+    of each window, for a collection in these. `shards` spreads the work and changes nothing
     in the result. With `output_files=N` the result is one element (k, record batch) for each k < N in place of rows.
 
     Those that show items do the steps in `_expand`: there `mechanism` has the type that the items of the collection have, and
@@ -70,8 +67,20 @@ class PrivateTransform(beam.PTransform):
         self._release, self._shards, self._output_files = release, check_shards(shards), check_files(output_files)
         self._decides = False
 
-    def guarantee(self) -> Guarantee:
-        """What is promised, before anything runs."""
+    def guarantee(self, windows: int | None = None) -> Guarantee:
+        """What is promised, before anything runs: to each user, or for a release in windows to what a user did in one of them.
+        With `windows=n` it is what a user is promised in total who is there in n of these."""
+        public = None if self._release is None else self._release.windows
+        if public is None:
+            if windows is not None:
+                raise ParameterError("the release has no windows: leave out windows, or give Release(key, windows=...)")
+            return self._promise()
+        if windows is None:
+            return self._promise().per(USER_WINDOW)
+        return over_releases(self._promise(), checks.check_whole("windows", windows, 1, public.number))
+
+    def _promise(self) -> Guarantee:
+        """What one release promises to each of its users."""
         return self.mechanism.guarantee()
 
     def with_decision(self) -> Self:
@@ -94,7 +103,7 @@ class PrivateTransform(beam.PTransform):
         return twin
 
     def expand(self, rows: beam.PCollection) -> Any:
-        check_whole(rows)
+        check_windowing(rows)
         return self._of(contributed(rows))._expand(rows)
 
     def _expand(self, rows: beam.PCollection) -> Any:
@@ -133,9 +142,8 @@ class PrivateTransform(beam.PTransform):
 
     def _drawn(self, rows: beam.PCollection) -> tuple[Release, str]:
         """The one release of all steps, and the label of what they draw. Refuses rows that no release may be made of."""
-        check_whole(rows)
         self._check_windows(rows)
-        return release_for(rows.pipeline, self._release, self._reading(rows)), full_label(rows)
+        return release_for(rows, self._release, self._reading(rows)), full_label(rows)
 
     def _check_windows(self, rows: beam.PCollection) -> None:
         """Refuses keys that are windows which overlap, unless the transform takes them and their days are public."""

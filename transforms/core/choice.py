@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam.transforms.window import BoundedWindow
 
 from headcount.mechanisms.batches.chunk_store import Keeper
 from headcount.mechanisms.batches.shards import gather, pack_shard, unpack_shard
@@ -24,6 +24,7 @@ from headcount.transforms.core.coders import typed
 from headcount.transforms.core.contributions import ContributionBatch
 from headcount.transforms.core.release import full_label
 from headcount.transforms.core.user_shards import item_shards, keeper_of
+from headcount.transforms.core.windows import WindowKey, every, window_keys
 
 
 class Chosen(NamedTuple):
@@ -53,17 +54,17 @@ def choose(
     )
     typed(tabled, tables=bytes, items=tuple[int, bytes], users=str)
     if public is None:
-        public = shards.pipeline | "EmptyTable" >> beam.Create([encode_table([0] * choice.entries)], reshuffle=False)
-    tables = [tabled.tables]
+        public = every(shards, "EmptyTable", [encode_table([0] * choice.entries)])
+    of_items: list[bytes] | beam.pvalue.AsList = []
     if choice.by_item:
-        tables.append(
+        of_items = beam.pvalue.AsList(
             tabled.items  # (item shard, chunk)
             | "GroupByItemShard" >> beam.GroupByKey()
             | "TabulateItems" >> beam.ParDo(_TabulateItems(choice)).with_output_types(bytes)
         )
     # The public table is there also without users. Those of the shards come beside, which takes no stage of its own.
     decided = public | "Decide" >> beam.ParDo(
-        _Decide(choice, release, label), *(beam.pvalue.AsList(each) for each in (tabled.users, *tables))
+        _Decide(choice, release, label), beam.pvalue.AsList(tabled.users), beam.pvalue.AsList(tabled.tables), of_items
     ).with_output_types(beam.typehints.Tuple[int, result])
     # Bounding, noise and report all stand beyond this barrier: a repeated decision can reach no two of them differently.
     chosen = one_beyond_barrier(decided, result, "Barrier", "Chosen")
@@ -117,11 +118,11 @@ class _Tabulate(Ahead):
         self._keep, self._with_shards = keep, shards
 
     def process(
-        self, group: tuple[int, Iterable[bytes] | bytes]
+        self, group: tuple[int, Iterable[bytes] | bytes], window: BoundedWindow = beam.DoFn.WindowParam
     ) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
         number, data = group
         # A runner may fetch chunks, which only this thread can do.
-        yield from self.ahead((number, data if isinstance(data, bytes) else list(data)))
+        yield from self.ahead(window, (number, data if isinstance(data, bytes) else list(data)))
 
     def compute(self, group: tuple[int, list[bytes] | bytes]) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
         number, data = group
@@ -141,8 +142,10 @@ class _TabulateItems(Ahead):
     def __init__(self, choice: Choice[Any]) -> None:
         self._choice = choice
 
-    def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[bytes]:
-        yield from self.ahead(list(group[1]))
+    def process(
+        self, group: tuple[int, Iterable[bytes]], window: BoundedWindow = beam.DoFn.WindowParam
+    ) -> Iterator[bytes]:
+        yield from self.ahead(window, list(group[1]))
 
     def compute(self, chunks: list[bytes]) -> Iterator[bytes]:
         yield encode_table(self._choice.item_table(chunks))
@@ -155,12 +158,21 @@ class _Decide(beam.DoFn):
         self._choice, self._release, self._label = choice, release, label
 
     def setup(self) -> None:
-        self._subkey = choice_subkey(self._release.key_source.fetch(), self._release.id, self._label, self._choice)
+        self._keys = window_keys(self._release)
 
-    def process(self, public: bytes, users: list[str], *tables: list[bytes]) -> Iterator[tuple[int, Any]]:
+    def process(
+        self,
+        public: bytes,
+        users: list[str],
+        tables: list[bytes],
+        of_items: list[bytes],
+        window: BoundedWindow = beam.DoFn.WindowParam,
+    ) -> Iterator[tuple[int, Any]]:
         if len(set(users)) > 1:  # one person may count as two
             raise InputError(MIXED_USERS)
-        yield 0, decide(self._choice, add_tables([public, *itertools.chain(*tables)]), self._subkey)
+        own = self._keys(window)
+        subkey = choice_subkey(own.key, own.id, self._label, self._choice)
+        yield 0, decide(self._choice, add_tables([public, *tables, *of_items]), subkey)
 
 
 class _BoundAsDecided(Ahead):
@@ -168,15 +180,17 @@ class _BoundAsDecided(Ahead):
         self._auto, self._release, self._label, self._number = auto, release, label, number
 
     def setup(self) -> None:
-        self._key = self._release.key_source.fetch()
+        self._keys = window_keys(self._release)
 
-    def process(self, packed: tuple[int, bytes], decided: Decided) -> Iterator[pa.RecordBatch]:
-        yield from self.ahead(packed, decided)
+    def process(
+        self, packed: tuple[int, bytes], decided: Decided, window: BoundedWindow = beam.DoFn.WindowParam
+    ) -> Iterator[pa.RecordBatch]:
+        yield from self.ahead(window, packed, decided, self._keys(window))
 
-    def compute(self, packed: tuple[int, bytes], decided: Decided) -> Iterator[pa.RecordBatch]:
+    def compute(self, packed: tuple[int, bytes], decided: Decided, own: WindowKey) -> Iterator[pa.RecordBatch]:
         number, shard = packed
         steps = self._auto.steps(decided.chosen)
-        subkeys = step_subkeys(self._key, self._release.id, self._label, steps)
+        subkeys = step_subkeys(own.key, own.id, self._label, steps)
         # The choice is part of where the batch comes from: shards that were bounded differently never meet in one noise step.
-        origin = provenance(f"{self._label} at {tuple(decided.chosen)}", self._release.id, self._number)
+        origin = provenance(f"{self._label} at {tuple(decided.chosen)}", own.id, self._number)
         yield bound_shard(unpack_shard(shard), steps, subkeys, origin).to_batch(number)

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.transforms.trigger import DefaultTrigger
-from apache_beam.transforms.window import GlobalWindow, GlobalWindows
+from apache_beam.transforms.window import BoundedWindow
 from apache_beam.typehints import typehints
 from apache_beam.utils.windowed_value import WindowedValue
 
@@ -25,6 +24,7 @@ from headcount.mechanisms.columns.row_schema import RowSchema, asked
 from headcount.mechanisms.columns.value_ranges import ValueRange
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.transforms.core.coders import RecordBatchCoder
+from headcount.transforms.core.windows import check_windowing, in_window
 from headcount.transforms.keyed.created import keep_here
 from headcount.transforms.keyed.elements import ROWS, key_parts, no_field, schema_for
 
@@ -52,19 +52,6 @@ def batches_of(keys: Keys, known: bool, values: tuple[ValueRange, ...] = ()) -> 
     made = type(ContributionBatch.__name__, (ContributionBatch,), {"keys": keys, "known": known, "values": values})
     beam.coders.registry.register_coder(made, RecordBatchCoder)
     return made
-
-
-def check_whole(rows: beam.PCollection) -> None:
-    """Refuses a collection that may come in pieces: each would be one more release of the same users."""
-    if not isinstance(rows.windowing.windowfn, GlobalWindows):
-        raise ParameterError(
-            "Headcount counts over the whole collection, but this one is windowed; apply "
-            "beam.WindowInto(GlobalWindows()) first"
-        )
-    if not isinstance(rows.windowing.triggerfn, DefaultTrigger):
-        raise ParameterError("Headcount counts a collection once, but this one has a trigger; leave the trigger out")
-    if not rows.is_bounded:
-        raise ParameterError("Headcount needs a bounded collection; this one is unbounded (streaming)")
 
 
 def is_contributions(rows: beam.PCollection) -> bool:
@@ -175,7 +162,7 @@ class Contributions(beam.PTransform):
         return batches_of(row_schema.shown, row_schema.keys is not None, row_schema.values)
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection[ContributionBatch]:
-        check_whole(rows)
+        check_windowing(rows)
         keep_here(rows)
         row_schema = self._schema_for(rows)
         return rows | "ToBatches" >> beam.ParDo(_ToBatches(row_schema)).with_output_types(self.contributed(rows))
@@ -194,14 +181,11 @@ class _ToBatches(beam.DoFn):
 
     def start_bundle(self) -> None:
         self._kind: str | None = None
-        self._start()
-
-    def _start(self) -> None:
         self._rows = 0
-        self._held: dict[str, list[Any]] = {name: [] for name in self._fields}
-        self._counts: list[Any] = []
+        self._held: dict[BoundedWindow, _Held] = {}
+        self._last: tuple[BoundedWindow, _Held] | None = None
 
-    def process(self, element: Any) -> Iterable[pa.RecordBatch]:
+    def process(self, element: Any, window: BoundedWindow = beam.DoFn.WindowParam) -> Iterable[Any]:
         kind = _kind(element)
         if self._kind not in (None, kind):
             raise InputError(
@@ -211,15 +195,17 @@ class _ToBatches(beam.DoFn):
         if kind == "frame":
             yield from self._from_frame(element)
             return
-        self._append(element, kind)
+        if self._last is None or window is not self._last[0]:  # most rows are in the window of the one before
+            self._last = window, self._held.setdefault(window, _Held(self._fields))
+        self._append(self._last[1], element, kind)
+        self._rows += 1
         if self._rows >= _ROWS:
-            yield self._flush()
+            yield from self._flush()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
-        if self._rows:
-            yield WindowedValue(self._flush(), GlobalWindow().max_timestamp(), [GlobalWindow()])
+        yield from self._flush()
 
-    def _append(self, row: Any, kind: str) -> None:
+    def _append(self, held: _Held, row: Any, kind: str) -> None:
         row_schema = self._row_schema
         count: list[Any] = []
         try:
@@ -230,18 +216,18 @@ class _ToBatches(beam.DoFn):
                 for name in row_schema.beside:
                     raise no_field(name)
                 parts = dict(zip(row_schema.sources, self._parts(key), strict=True)) | {row_schema.user: user}
-                for name, values in self._held.items():
+                for name, values in held.columns.items():
                     values.append(parts[name])
             else:
-                for name, values in self._held.items():
+                for name, values in held.columns.items():
                     values.append(_at(row, name))
                 if row_schema.count is not None:
                     count = [row.get(row_schema.count) if kind == "dict" else _at(row, row_schema.count)]
         except (KeyError, AttributeError, ValueError):
             raise InputError(self._wanted()) from None
-        self._rows += 1
-        self._counts += count
-        if self._counts and len(self._counts) < self._rows:
+        held.rows += 1
+        held.counts += count
+        if held.counts and len(held.counts) < held.rows:
             raise InputError("some rows have a count and some have none; give every row one, or none")
 
     def _wanted(self) -> str:
@@ -262,13 +248,20 @@ class _ToBatches(beam.DoFn):
             raise key_parts(len(key) if isinstance(key, tuple) else 1, sources)
         return key
 
-    def _flush(self) -> pa.RecordBatch:
-        row_schema, place, held = self._row_schema, self._place({}), self._held
-        if self._counts:
+    def _flush(self) -> Iterator[WindowedValue]:
+        """A batch of what is held of each window."""
+        every, self._held, self._last, self._rows = self._held, {}, None, 0
+        for window, held in every.items():
+            yield in_window(self._of_rows(held), window)
+
+    def _of_rows(self, held: _Held) -> pa.RecordBatch:
+        row_schema, place, columns = self._row_schema, self._place({}), held.columns
+        if held.counts:
             row_schema = dataclasses.replace(row_schema, count=row_schema.count or place.count)
-            held[place.count] = self._counts
-        self._start()
-        return self._batch({name: column_of(values, name, place) for name, values in held.items()}, place, row_schema)
+            columns[place.count] = held.counts
+        return self._batch(
+            {name: column_of(values, name, place) for name, values in columns.items()}, place, row_schema
+        )
 
     def _from_frame(self, frame: Any) -> Iterator[pa.RecordBatch]:
         if isinstance(frame, pa.RecordBatch | pa.Table):
@@ -302,6 +295,15 @@ class _ToBatches(beam.DoFn):
             item=(*self._row_schema.sources, "item")[0],
             count=self._row_schema.count or "count",
         )
+
+
+class _Held:
+    """Single rows of one window that wait for a batch: how many, their values by column, and their counts."""
+
+    def __init__(self, fields: tuple[str, ...]) -> None:
+        self.rows = 0
+        self.columns: dict[str, list[Any]] = {name: [] for name in fields}
+        self.counts: list[Any] = []
 
 
 def prepared_before() -> InputError:

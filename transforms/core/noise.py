@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam.transforms.window import BoundedWindow
 
 from headcount.mechanisms.batches.chunk_store import Keeper
 from headcount.mechanisms.batches.domain import Domain, arrow_type, in_shard
@@ -23,14 +24,16 @@ from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.ahead import Ahead
 from headcount.transforms.core.barrier import barrier, beyond_barrier, sorted_by_item
 from headcount.transforms.core.coders import typed
-from headcount.transforms.core.contributions import check_whole, reading_of
+from headcount.transforms.core.contributions import reading_of
 from headcount.transforms.core.domain import OnlyDomain
 from headcount.transforms.core.release import full_label, release_for
 from headcount.transforms.core.rows import KeepGood
 from headcount.transforms.core.user_shards import item_shards, keeper_of
+from headcount.transforms.core.windows import check_bounded_in, every, window_keys
 
 Summing = Callable[[pa.RecordBatch, int], Iterable[tuple[int, bytes]]]
 NamedBatches = list[tuple[int, pa.RecordBatch]]
+_MOST_SUBKEYS = 64  # that a step remembers: in windows there is one for each
 
 
 class SumByItem(beam.DoFn):
@@ -107,8 +110,8 @@ class Noise(beam.PTransform):
         self._plan_of = plan_of
 
     def expand(self, bounded: beam.PCollection) -> beam.PCollection:
-        check_whole(bounded)
-        release = release_for(bounded.pipeline, self._release, reading_of(bounded))
+        release = release_for(bounded, self._release, reading_of(bounded))
+        check_bounded_in(bounded, release)
         noise = _NoiseKey(self._domain, release, self._drawn_as or full_label(bounded), self._plan_of or _plan)
         plan = self._plan if isinstance(self._plan, NoisePlan) else beam.pvalue.AsSingleton(self._plan)
         output_files = self._output_files or self._shards
@@ -117,10 +120,8 @@ class Noise(beam.PTransform):
         summed = sum_by_item(bounded, self._shards, every_shard=self._named is not None)
         sums = summed.sums  # (item shard, packed sums)
         if self._domain is not None:  # every item shard gets a turn, since items that nobody holds are released too
-            every = bounded.pipeline | "EveryShard" >> beam.Create(
-                [(shard, b"") for shard in range(self._shards)], reshuffle=False
-            )
-            sums = (sums, every) | "WithEveryShard" >> beam.Flatten()
+            every_shard = every(bounded, "EveryShard", [(shard, b"") for shard in range(self._shards)])
+            sums = (sums, every_shard) | "WithEveryShard" >> beam.Flatten()
         merged = (
             sums
             | "GroupByItemShard" >> beam.GroupByKey()  # (item shard, Arrow streams)
@@ -146,10 +147,16 @@ class _NoiseKey:
         self.domain, self.plan_of = domain, plan_of
         self._release, self._label = release, label
 
-    def fetched(self) -> Callable[[NoisePlan], bytes]:
-        """Fetches the key, and gives what derives the step's subkey for a plan."""
-        key = self._release.key_source.fetch()
-        return functools.cache(lambda plan: noise_subkey(key, self._release.id, self._label, plan, self.domain))
+    def fetched(self) -> Callable[[NoisePlan, BoundedWindow], bytes]:
+        """What fetches the key, and derives the step's subkey for a plan in a window."""
+        keys = window_keys(self._release)
+
+        @functools.lru_cache(maxsize=_MOST_SUBKEYS)
+        def subkey(plan: NoisePlan, window: BoundedWindow) -> bytes:
+            own = keys(window)
+            return noise_subkey(own.key, own.id, self._label, plan, self.domain)
+
+        return subkey
 
 
 class _Merge(Ahead):
@@ -163,19 +170,22 @@ class _Merge(Ahead):
         self._subkey = self._noise.fetched()
 
     def process(
-        self, group: tuple[int, Iterable[bytes]], decided: Any, named: NamedBatches | Domain | None
+        self,
+        group: tuple[int, Iterable[bytes]],
+        decided: Any,
+        named: NamedBatches | Domain | None,
+        window: BoundedWindow = beam.DoFn.WindowParam,
     ) -> Iterator[bytes | beam.pvalue.TaggedOutput]:
         shard, chunks = group
-        yield from self.ahead(
-            (shard, list(chunks)), decided, named
-        )  # a runner may fetch them, which only this thread can do
+        # A runner may fetch chunks, which only this thread can do.
+        yield from self.ahead(window, (shard, list(chunks)), decided, named, window)
 
     def compute(
-        self, group: tuple[int, list[bytes]], decided: Any, named: NamedBatches | Domain | None
+        self, group: tuple[int, list[bytes]], decided: Any, named: NamedBatches | Domain | None, window: BoundedWindow
     ) -> Iterator[bytes | beam.pvalue.TaggedOutput]:
         shard, chunks = group
         plan = self._noise.plan_of(decided)
-        subkey = self._subkey(plan)
+        subkey = self._subkey(plan, window)
         domain = named if isinstance(named, Domain) else self._noise.domain
         check_items(plan, None if domain is None else len(domain))
         held = [chunk for chunk in chunks if chunk]
@@ -204,17 +214,22 @@ class _AddNoise(Ahead):
         self._subkey = self._noise.fetched()
 
     def process(
-        self, histogram: bytes, decided: Any, digests: list[int], origins: list[Origin]
+        self,
+        histogram: bytes,
+        decided: Any,
+        digests: list[int],
+        origins: list[Origin],
+        window: BoundedWindow = beam.DoFn.WindowParam,
     ) -> Iterator[tuple[int, bytes]]:
-        yield from self.ahead(histogram, decided, digests, origins)
+        yield from self.ahead(window, histogram, decided, digests, origins, window)
 
     def compute(
-        self, histogram: bytes, decided: Any, digests: list[int], origins: list[Origin]
+        self, histogram: bytes, decided: Any, digests: list[int], origins: list[Origin], window: BoundedWindow
     ) -> Iterator[tuple[int, bytes]]:
         plan = self._noise.plan_of(decided)
         evidence = Evidence.of(digests, origins)
         evidence.check(plan.bound)
-        counts = add_noise(from_ipc(histogram), plan, self._subkey(plan), evidence)
+        counts = add_noise(from_ipc(histogram), plan, self._subkey(plan, window), evidence)
         yield from by_file(counts, self._output_files)
 
 

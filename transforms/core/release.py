@@ -11,6 +11,7 @@ from apache_beam.transforms.external import ExternalTransform
 
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release, ephemeral_key
+from headcount.transforms.core.windows import check_release
 
 # DirectRunner means Prism or FnApiRunner depending on the network, and may silently run a job twice.
 _PINNED = {"fnapirunner", "directrunner", "switchingdirectrunner"}
@@ -29,15 +30,16 @@ def in_expansion_service() -> bool:
     return ExternalTransform.get_local_namespace() != "external"
 
 
-def release_for(pipeline: beam.Pipeline, release: Release | None, reading: str) -> Release:
+def release_for(rows: beam.PCollection, release: Release | None, reading: str) -> Release:
     """The given release, for rows that are read in this way; or on this machine a fresh one with a key that lives as long as
-    this process."""
+    this process. Refuses a collection that it is not a release of."""
+    check_release(rows, release)
     if release is not None:
         return release.of_rows(reading)
-    named = pipeline._options.view_as(StandardOptions).runner
+    named = rows.pipeline._options.view_as(StandardOptions).runner
     if in_expansion_service():
         named = "the runner behind this expansion service"
-    runner = type(pipeline.runner).__name__
+    runner = type(rows.pipeline.runner).__name__
     if not (is_on_this_machine(runner) and is_on_this_machine(named)):
         raise ParameterError(
             f"{named or runner} may run on other machines, which cannot reach a key of this one: pass "

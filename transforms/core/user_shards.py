@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.transforms.window import GlobalWindow
-from apache_beam.utils.windowed_value import WindowedValue
+from apache_beam.transforms.window import BoundedWindow
 
 from headcount.mechanisms.batches.chunk_store import Keeper
 from headcount.mechanisms.batches.hot_shards import HotShards
 from headcount.mechanisms.batches.shards import split_by_user
 from headcount.mechanisms.checks import check_whole
+from headcount.mechanisms.randomness.windows import Windows
 from headcount.transforms.core.ahead import Ahead
+from headcount.transforms.core.windows import ApartFromClock, Ticks, in_window
 
 DEFAULT_SHARDS = 64  # where the size of the input is not known: enough for some 2 GB of distinct (user, item) pairs
+_MOST_WINDOWS = 4  # windows of which a worker holds chunks back: each may take 64 MB
 
 
 def check_shards(shards: int | None) -> int:
@@ -27,19 +29,24 @@ def check_shards(shards: int | None) -> int:
 
 
 class UserShards(beam.PTransform):
-    """Contributions -> (shard, chunks): all rows of a user are in one shard, chosen by a hash of the user."""
+    """Contributions -> (shard, chunks): all rows of a user are in one shard, chosen by a hash of the user.
 
-    def __init__(self, shards: int) -> None:
+    In `windows`, a shard has those of one window. Rows beyond the public windows are dropped, without a word: their number
+    is a secret, as all of the data. A tick of each window goes through the same shuffle (`windows.every`).
+    """
+
+    def __init__(self, shards: int, windows: Windows | None = None) -> None:
         super().__init__()
-        self._shards = shards
+        self._shards, self._windows = shards, windows
 
     def expand(self, contributions: beam.PCollection) -> beam.PCollection:
-        return (
-            contributions  # record batches
-            | "SplitByUser"
-            >> beam.ParDo(_SplitByUser(self._shards, keeper_of(contributions))).with_output_types(tuple[int, bytes])
-            | "GroupByShard" >> beam.GroupByKey()  # (shard, Arrow streams)
-        )
+        split = _SplitByUser(self._shards, keeper_of(contributions), self._windows)
+        chunks = contributions | "SplitByUser" >> beam.ParDo(split).with_output_types(tuple[int, bytes])
+        if self._windows is None:
+            return chunks | "GroupByShard" >> beam.GroupByKey()  # (shard, Arrow streams)
+        ticks = chunks | "Ticks" >> Ticks(self._windows)
+        grouped = (chunks, ticks) | "WithTicks" >> beam.Flatten() | "GroupByShard" >> beam.GroupByKey()
+        return grouped | "ApartFromClock" >> ApartFromClock(self._windows)
 
 
 def keeper_of(collection: beam.PCollection) -> Keeper:
@@ -55,21 +62,38 @@ def item_shards(shards: int) -> int:
 class _SplitByUser(Ahead):
     """Record batches -> (shard, chunk); chunks of a shard that has far more than the others are put together first."""
 
-    def __init__(self, shards: int, keep: Keeper) -> None:
-        self._shards, self._keep = shards, keep
+    def __init__(self, shards: int, keep: Keeper, windows: Windows | None) -> None:
+        self._shards, self._keep, self._windows = shards, keep, windows
 
     def start_bundle(self) -> None:
         super().start_bundle()
-        self._hot = HotShards(self._shards)
+        self._hot: dict[BoundedWindow, HotShards] = {}
 
-    def process(self, batch: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
-        for shard, chunk in self._hot.add(self.ahead(batch)):  # the chunks of one batch
-            yield shard, self._keep(chunk)
+    def process(self, batch: pa.RecordBatch, window: BoundedWindow = beam.DoFn.WindowParam) -> Iterator[Any]:
+        if self._windows is not None and not self._windows.has(window.start, window.end):
+            return
+        for own, chunks in self._begun(window, batch):  # the chunks of one batch
+            yield from self._added(own, chunks)
 
     def compute(self, batch: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
         return split_by_user(batch, self._shards)
 
-    def finish_bundle(self) -> Iterator[WindowedValue]:
-        last = self._hot.add(windowed.value for windowed in super().finish_bundle())
-        for shard, chunk in itertools.chain(last, self._hot.rest()):
-            yield WindowedValue((shard, self._keep(chunk)), GlobalWindow().max_timestamp(), [GlobalWindow()])
+    def finish_bundle(self) -> Iterator[Any]:
+        for own, chunks in self._rest():
+            yield from self._added(own, chunks)
+        for own in list(self._hot):
+            yield from self._given_up(own)
+
+    def _added(self, window: BoundedWindow, chunks: list[tuple[int, bytes]]) -> Iterator[Any]:
+        hot = self._hot.pop(window, None) or HotShards(self._shards)
+        yield from self._kept(window, hot.add(chunks))
+        self._hot[window] = hot  # the last one that was used
+        if len(self._hot) > _MOST_WINDOWS:
+            yield from self._given_up(next(iter(self._hot)))
+
+    def _given_up(self, window: BoundedWindow) -> Iterator[Any]:
+        """What was held back of a window."""
+        yield from self._kept(window, self._hot.pop(window).rest())
+
+    def _kept(self, window: BoundedWindow, chunks: Iterable[tuple[int, bytes]]) -> Iterator[Any]:
+        return (in_window((shard, self._keep(chunk)), window) for shard, chunk in chunks)

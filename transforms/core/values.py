@@ -17,10 +17,10 @@ from headcount.mechanisms.sampled.leaves import Leaves
 from headcount.transforms.core.contributions import (
     ContributionBatch,
     _ToBatches,
-    check_whole,
     is_contributions,
     prepared_before,
 )
+from headcount.transforms.core.windows import check_windowing
 from headcount.transforms.keyed.elements import prepared_for
 
 
@@ -37,7 +37,7 @@ class Values(beam.PTransform):
         self._axis, self._leaves, self._row_schema = axis, leaves, row_schema
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection[ContributionBatch]:
-        check_whole(rows)
+        check_windowing(rows)
         row_schema = self._row_schema
         if is_contributions(rows):  # whose columns have other names by now
             if row_schema.prepare:

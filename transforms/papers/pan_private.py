@@ -36,8 +36,8 @@ from headcount.mechanisms.shape.hashed import BucketMode
 from headcount.mechanisms.shape.papers.pan_private import PanPrivateMechanism, PanPrivateState, pan_private_counts
 from headcount.mechanisms.shape.properties import ShapeAnswers, ShapeProperties
 from headcount.transforms.core.base import PrivateTransform
-from headcount.transforms.core.bucket_sums import Hashing, SumByBucket, check_salt, read_sums
-from headcount.transforms.core.contributions import check_whole
+from headcount.transforms.core.windows import check_whole
+from headcount.transforms.papers.bucket_sums import Hashing, SumByBucket, check_salt, read_sums
 from headcount.transforms.shape.answers import check_questions
 
 _MARK = b"headcount.pan_private"

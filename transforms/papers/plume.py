@@ -81,7 +81,7 @@ class Plume(PrivateTransform):
 
     def _expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
         release, label = self._drawn(rows)
-        shards = as_contributions(rows) | "UserShards" >> UserShards(self._shards)
+        shards = as_contributions(rows) | "UserShards" >> UserShards(self._shards, release.windows)
         plan, counted = self.mechanism, CountNamed(release, f"{label}/Counted", self._shards)
         if plan.choice is None:
             packed, decided = shards | "PackShards" >> PackShards(), plan.plan()

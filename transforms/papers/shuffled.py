@@ -22,10 +22,10 @@ from headcount.mechanisms.shape.anonymized import Estimate
 from headcount.mechanisms.shape.hashed import BucketMode
 from headcount.mechanisms.shape.papers.shuffled import Shuffled, shuffled
 from headcount.mechanisms.shape.tallies import add_tallies, check_cells, make_tally, pack_tally
-from headcount.transforms.core.bucket_sums import Hashing, SumByBucket, check_salt, read_sums
-from headcount.transforms.core.contributions import check_whole
 from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.core.user_shards import item_shards
+from headcount.transforms.core.windows import check_whole
+from headcount.transforms.papers.bucket_sums import Hashing, SumByBucket, check_salt, read_sums
 from headcount.transforms.shape.answers import AnsweringTransform
 
 #: The columns of a file of messages.

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam.transforms.window import BoundedWindow
 
 from headcount.mechanisms.batches.domain import Domain, arrow_type, sorted_distinct
 from headcount.mechanisms.batches.names import Names
@@ -30,12 +31,12 @@ from headcount.transforms.core.contributions import (
     ContributionBatch,
     Contributions,
     batches_of,
-    check_whole,
     is_contributions,
 )
 from headcount.transforms.core.noise import NamedBatches, names_in, sum_by_item
 from headcount.transforms.core.rows import ToRows, in_first
 from headcount.transforms.core.user_shards import UserShards
+from headcount.transforms.core.windows import WindowKey, check_windowing, every, release_in, window_keys
 from headcount.transforms.keyed.rows import ToKeyedRows, keyed_row
 from headcount.transforms.partitions import NamedItems
 
@@ -74,7 +75,7 @@ class PeopleTransform(PrivateTransform):
         self._people = PeopleRows(rows)
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
-        check_whole(rows)
+        check_windowing(rows)
         if is_contributions(rows):
             return self._of(rows.element_type)._expand(rows)
         return self._of(self._people.contributed(rows))._expand(rows | "Contributions" >> self._people)
@@ -87,7 +88,7 @@ class PeopleTransform(PrivateTransform):
         m = self.mechanism
         records = (
             rows
-            | "UserShards" >> UserShards(self._shards)
+            | "UserShards" >> UserShards(self._shards, release.windows)
             | "Records" >> beam.ParDo(_ToRecords(m)).with_output_types(tuple[int, bytes])
         )
         public: Domain | beam.pvalue.AsList
@@ -103,7 +104,7 @@ class PeopleTransform(PrivateTransform):
         ).with_output_types(ContributionBatch)
         summed = sum_by_item(bounded, 1, label="SumByCell")
         # Cells get noise also where there are no users.
-        nothing = rows.pipeline | "Nothing" >> beam.Create([(0, b"")], reshuffle=False)
+        nothing = every(records, "Nothing", [(0, b"")])
         cells = (
             (summed.sums, nothing)
             | "WithNothing" >> beam.Flatten()
@@ -135,9 +136,11 @@ class _ToRecords(Ahead):
     def __init__(self, mechanism: PeopleMechanism) -> None:
         self._mechanism = mechanism
 
-    def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[tuple[int, bytes]]:
+    def process(
+        self, group: tuple[int, Iterable[bytes]], window: BoundedWindow = beam.DoFn.WindowParam
+    ) -> Iterator[tuple[int, bytes]]:
         number, chunks = group
-        yield from self.ahead((number, list(chunks)))  # a runner may fetch them, which only this thread can do
+        yield from self.ahead(window, (number, list(chunks)))  # a runner may fetch them, which only this thread can do
 
     def compute(self, group: tuple[int, list[bytes]]) -> Iterator[tuple[int, bytes]]:
         number, chunks = group
@@ -151,17 +154,24 @@ class _Bound(Ahead):
         self._mechanism, self._release, self._label, self._shards = mechanism, release, label, shards
 
     def setup(self) -> None:
-        self._key = self._release.key_source.fetch()
+        self._keys = window_keys(self._release)
 
-    def process(self, packed: tuple[int, bytes], public: NamedBatches | Domain) -> Iterator[pa.RecordBatch]:
-        yield from self.ahead(packed, public)
+    def process(
+        self,
+        packed: tuple[int, bytes],
+        public: NamedBatches | Domain,
+        window: BoundedWindow = beam.DoFn.WindowParam,
+    ) -> Iterator[pa.RecordBatch]:
+        yield from self.ahead(window, packed, public, self._keys(window))
 
-    def compute(self, packed: tuple[int, bytes], public: NamedBatches | Domain) -> Iterator[pa.RecordBatch]:
+    def compute(
+        self, packed: tuple[int, bytes], public: NamedBatches | Domain, own: WindowKey
+    ) -> Iterator[pa.RecordBatch]:
         number, data = packed
         m = self._mechanism
         shard = m.counted(Records.unpack(data), _names(public, m.item_type))
-        subkeys = step_subkeys(self._key, self._release.id, self._label, m.table.steps)
-        origin = provenance(self._label, self._release.id, self._shards)
+        subkeys = step_subkeys(own.key, own.id, self._label, m.table.steps)
+        origin = provenance(self._label, own.id, self._shards)
         yield bound_shard(shard, m.table.steps, subkeys, origin).to_batch(number)
 
 
@@ -172,11 +182,16 @@ class _NoisyCells(beam.DoFn):
         self._mechanism, self._release, self._label = mechanism, release, label
 
     def process(
-        self, group: tuple[int, Iterable[bytes]], public: NamedBatches | Domain, origins: list[Origin]
+        self,
+        group: tuple[int, Iterable[bytes]],
+        public: NamedBatches | Domain,
+        origins: list[Origin],
+        window: BoundedWindow = beam.DoFn.WindowParam,
     ) -> Iterator[tuple[int, bytes]]:
         names = _names(public, self._mechanism.item_type)
         chunks = [chunk for chunk in group[1] if chunk]
-        yield 0, to_ipc(self._mechanism.released(chunks, origins, names, self._release, self._label))
+        own = release_in(self._release, window)
+        yield 0, to_ipc(self._mechanism.released(chunks, origins, names, own, self._label))
 
 
 def _names(public: NamedBatches | Domain, item_type: type) -> Names:

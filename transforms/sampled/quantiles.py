@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self
 
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam.transforms.window import BoundedWindow
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
@@ -39,6 +40,7 @@ from headcount.transforms.core.rows import (
 )
 from headcount.transforms.core.user_shards import item_shards
 from headcount.transforms.core.values import Values
+from headcount.transforms.core.windows import every, window_keys
 from headcount.transforms.sampled.sampling import Sampled, check_sample, sample_name
 
 
@@ -168,7 +170,7 @@ class Quantile(_OverValues):
             | "AddUp" >> beam.MapTuple(_added).with_output_types(tuple[int, bytes])
         )
         # One element at least, so that there is a result, or none, from no rows as from too few.
-        nothing = rows.pipeline | "Nothing" >> beam.Create([(0, b"")], reshuffle=False)
+        nothing = every(sums, "Nothing", [(0, b"")])
         found = (
             (sums, nothing)
             | "WithNothing" >> beam.Flatten()
@@ -294,10 +296,12 @@ class _Search(beam.DoFn):
         self._key, self._plan = key, plan
 
     def setup(self) -> None:
-        self._subkey = self._key.fetch()
+        self._keys = window_keys(self._key.choices)
 
-    def process(self, group: tuple[int, Iterable[bytes]], origins: list[Origin]) -> Iterator[tuple[int, bytes]]:
-        yield 0, to_ipc(self._plan.search([chunk for chunk in group[1] if chunk], origins, self._subkey))
+    def process(
+        self, group: tuple[int, Iterable[bytes]], origins: list[Origin], window: BoundedWindow = beam.DoFn.WindowParam
+    ) -> Iterator[tuple[int, bytes]]:
+        yield 0, to_ipc(self._plan.search([chunk for chunk in group[1] if chunk], origins, self._keys(window).key))
 
 
 def _added(_: int, chunks: Iterable[bytes]) -> tuple[int, bytes]:

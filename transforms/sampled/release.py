@@ -87,7 +87,7 @@ class _Items(_Sampling):
             bounded = contributions | "Bounded" >> Bounded(made.steps, key.choices, self._shards, CHOICES)
             shown = bounded | "Sampled" >> Sampled(made, key, self._shards, files)
             return self._reported(contributions, shown, made, key)
-        shards = contributions | "UserShards" >> UserShards(self._shards)
+        shards = contributions | "UserShards" >> UserShards(self._shards, release.windows)
         choice = choose(shards, made.choice, key.choices, self._shards, CHOSEN)
         decided = choice.chosen | "Calibrate" >> beam.Map(made.decided).with_output_types(DecidedSample)
         sample = decided | "Sample" >> beam.Map(_sample).with_output_types(SampledHistogramMechanism)

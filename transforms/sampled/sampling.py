@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam.transforms.window import BoundedWindow
 
 from headcount.mechanisms.batches.packing import from_ipc, to_ipc
 from headcount.mechanisms.batches.shards import unpack_shard
@@ -34,6 +35,7 @@ from headcount.transforms.core.contributions import ContributionBatch
 from headcount.transforms.core.noise import Noise, Summing, sum_by_item
 from headcount.transforms.core.release import full_label, in_expansion_service
 from headcount.transforms.core.user_shards import item_shards
+from headcount.transforms.core.windows import window_keys
 
 
 def sample_name(rows: beam.PCollection, named: str | None, *columns: str) -> str:
@@ -144,11 +146,12 @@ class _Keyed(beam.DoFn):
         self._where = key
 
     def setup(self) -> None:
-        self._key = self._where.release.key_source.fetch()
+        self._keys = window_keys(self._where.release)
 
-    def subkey(self, drawn: Drawn) -> bytes:
-        """The subkey of the sample that is drawn."""
-        return drawn.subkey(self._key, self._where.release.id, self._where.sample)
+    def subkey(self, drawn: Drawn, window: BoundedWindow) -> bytes:
+        """The subkey of the sample that is drawn in a window."""
+        own = self._keys(window)
+        return drawn.subkey(own.key, own.id, self._where.sample)
 
 
 class _Bound(_Keyed):
@@ -156,10 +159,15 @@ class _Bound(_Keyed):
         super().__init__(key)
         self._label, self._shards = label, shards
 
-    def process(self, packed: tuple[int, bytes], drawn: SampledHistogramMechanism) -> Iterator[pa.RecordBatch]:
+    def process(
+        self,
+        packed: tuple[int, bytes],
+        drawn: SampledHistogramMechanism,
+        window: BoundedWindow = beam.DoFn.WindowParam,
+    ) -> Iterator[pa.RecordBatch]:
         number, shard = packed
-        release_id = self._where.release.id
-        subkeys = step_subkeys(self.subkey(drawn), release_id, CHOICES, drawn.steps)
+        release_id = self._keys(window).id
+        subkeys = step_subkeys(self.subkey(drawn, window), release_id, CHOICES, drawn.steps)
         # The choice is part of where the batch comes from: shards that were bounded differently never meet in one sample.
         origin = provenance(f"{self._label} at {drawn.max_items}", release_id, self._shards)
         yield bound_shard(unpack_shard(shard), drawn.steps, subkeys, origin).to_batch(number)
@@ -172,8 +180,10 @@ class _Merge(_Keyed):
         super().__init__(key)
         self._item_type = item_type
 
-    def process(self, group: tuple[int, Iterable[bytes]], drawn: Drawn) -> Iterator[bytes | beam.pvalue.TaggedOutput]:
-        histogram, digest = merge_sums(group[1], self.subkey(drawn), self._item_type)
+    def process(
+        self, group: tuple[int, Iterable[bytes]], drawn: Drawn, window: BoundedWindow = beam.DoFn.WindowParam
+    ) -> Iterator[bytes | beam.pvalue.TaggedOutput]:
+        histogram, digest = merge_sums(group[1], self.subkey(drawn, window), self._item_type)
         yield beam.pvalue.TaggedOutput("digests", digest)
         yield to_ipc(histogram)
 
@@ -189,9 +199,10 @@ class _Sample(_Keyed):
         drawn: SampledHistogramMechanism | Hierarchy,
         digests: list[int],
         origins: list[Origin],
+        window: BoundedWindow = beam.DoFn.WindowParam,
     ) -> Iterator[tuple[int, bytes]]:
         histogram = drawn.histogram if isinstance(drawn, Hierarchy) else drawn
         evidence = Evidence.of(digests, origins)
         evidence.check(histogram.bound)
-        shown = sample_sums(from_ipc(sums), histogram.plan, histogram.least, self.subkey(drawn), evidence)
+        shown = sample_sums(from_ipc(sums), histogram.plan, histogram.least, self.subkey(drawn, window), evidence)
         yield from by_file(shown, self._output_files)

@@ -17,9 +17,9 @@ from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.shape.estimators import Question
 from headcount.mechanisms.shape.properties import ShapeAnswers, ShapeProperties, ShapeSource, shape_properties
 from headcount.transforms.core.base import PrivateTransform, check_files
-from headcount.transforms.core.contributions import check_whole
 from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.core.rows import ItemsWithCount, ShapeProperty, ToShapeRows
+from headcount.transforms.core.windows import check_whole
 
 _ROWS = {"count": pa.int64(), "items": pa.int64(), "error": pa.float64()}
 
@@ -65,8 +65,7 @@ class AnsweringTransform(PrivateTransform):
         super().__init__(mechanism, release=release, shards=shards, output_files=output_files)
         self._questions: tuple[Question, ...] = ()
 
-    def guarantee(self) -> Guarantee:
-        """What is promised, before anything runs; answers from the shape cost nothing."""
+    def _promise(self) -> Guarantee:  # answers from the shape cost nothing
         own = self.mechanism
         return ShapeProperties(own, self._questions).guarantee() if self._questions else own.guarantee()
 

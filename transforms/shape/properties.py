@@ -75,7 +75,7 @@ class DistinctItems(PrivateTransform):
     def expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
         release, label = self._drawn(rows)
         plan = self.mechanism
-        shards = as_contributions(rows) | "UserShards" >> UserShards(self._shards)
+        shards = as_contributions(rows) | "UserShards" >> UserShards(self._shards, release.windows)
         drawn = choose(shards, plan, release, self._shards, f"{label}/Noisy", keep=False, result=NoisyDistinct).chosen
         found = drawn | "Answer" >> beam.Map(plan.rows).with_output_types(pa.RecordBatch)
         shown = found | "ToRows" >> ToShapeRows(DistinctCount, self._output_files)
@@ -101,7 +101,7 @@ class _Property(FromTalliesTransform):
         shown = found | "ToRows" >> ToShapeRows(ShapeProperty, self._output_files)
         if not self._decides:
             return shown
-        answer = found | "Decision" >> beam.Map(PropertyAnswers.of, self.guarantee()).with_output_types(PropertyAnswers)
+        answer = found | "Decision" >> beam.Map(PropertyAnswers.of, self._promise()).with_output_types(PropertyAnswers)
         return self._result(shown, answer)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import apache_beam as beam
+from apache_beam.transforms.window import BoundedWindow
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
@@ -28,6 +29,7 @@ from headcount.transforms.core.contributions import as_contributions
 from headcount.transforms.core.noise import sum_by_item
 from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.core.user_shards import item_shards
+from headcount.transforms.core.windows import every, release_in, window_keys
 from headcount.transforms.shape.answers import AnsweringTransform
 
 
@@ -44,7 +46,7 @@ class FromTalliesTransform(PrivateTransform):
             summed.sums  # (item shard, packed sums)
             | "GroupByItemShard" >> beam.GroupByKey()
             | "Tally"
-            >> beam.ParDo(_TallyItems(plan.tallied, release_salt(release.id), shards))
+            >> beam.ParDo(_TallyItems(plan.tallied, release, shards))
             .with_output_types(tuple[int, tuple[int, bytes]])
             .with_outputs("buckets", main="tallies")
         )
@@ -57,9 +59,7 @@ class FromTalliesTransform(PrivateTransform):
                 | "TallyBuckets" >> beam.Map(_tally_buckets, shards).with_output_types(tuple[int, tuple[int, bytes]])
             )
         # One element at least: noise is drawn, too, if there is nothing, so that nobody can tell.
-        nothing = rows.pipeline | "Nothing" >> beam.Create([(0, (0, b""))], reshuffle=False).with_output_types(
-            tuple[int, tuple[int, bytes]]
-        )
+        nothing = every(bounded, "Nothing", [(0, (0, b""))])
         drawn = (
             (*tallies, nothing)
             | "WithNothing" >> beam.Flatten()
@@ -132,18 +132,19 @@ class _TallyItems(beam.DoFn):
     Only here is each item hashed once: a user shard would hash what others have hashed, too.
     """
 
-    def __init__(self, tallied: tuple[int | None, ...], salt: bytes, shards: int) -> None:
-        self._tallied, self._salt, self._shards = tallied, salt, shards
+    def __init__(self, tallied: tuple[int | None, ...], release: Release, shards: int) -> None:
+        self._tallied, self._release, self._shards = tallied, release, shards
 
     def process(
-        self, group: tuple[int, Iterable[bytes]]
+        self, group: tuple[int, Iterable[bytes]], window: BoundedWindow = beam.DoFn.WindowParam
     ) -> Iterator[tuple[int, tuple[int, bytes]] | beam.pvalue.TaggedOutput]:
         items, sums = add_sums(group[1])
+        salt = release_salt(release_in(self._release, window).id)
         for number, buckets in enumerate(self._tallied):
             if buckets is None:
                 yield 0, (number, pack_tally(make_tally(sums)))
                 continue
-            bucket, held = sums_by_bucket(items, sums, self._salt, buckets)
+            bucket, held = sums_by_bucket(items, sums, salt, buckets)
             for shard, chunk in split_sums(bucket, {"sum": held}, self._shards):
                 yield beam.pvalue.TaggedOutput("buckets", (number * self._shards + shard, chunk))
 
@@ -155,10 +156,13 @@ class _ReleaseShape(beam.DoFn):
         self._plan, self._release, self._label = plan, release, label
 
     def setup(self) -> None:
-        self._key = self._release.key_source.fetch()
+        self._keys = window_keys(self._release)
 
     def process(
-        self, group: tuple[int, Iterable[tuple[int, bytes]]], origins: list[Origin]
+        self,
+        group: tuple[int, Iterable[tuple[int, bytes]]],
+        origins: list[Origin],
+        window: BoundedWindow = beam.DoFn.WindowParam,
     ) -> Iterator[tuple[int, bytes]]:
         Evidence.of([], origins).check(self._plan.bound)
         parts: list[list[bytes]] = [[] for _ in self._plan.tallied]
@@ -166,7 +170,7 @@ class _ReleaseShape(beam.DoFn):
             if tally:
                 parts[number].append(tally)
         tallies = [add_tallies(each) for each in parts]
-        yield 0, to_ipc(self._plan.released(tallies, self._key, self._release.id, self._label))
+        yield 0, to_ipc(self._plan.released(tallies, *self._keys(window), self._label))
 
 
 def _tally_buckets(group: tuple[int, Iterable[bytes]], shards: int) -> tuple[int, tuple[int, bytes]]:

@@ -25,7 +25,7 @@ from headcount.pipelines.flags import groups, options
 from headcount.pipelines.flags.flag import add
 from headcount.pipelines.sources import events
 from headcount.pipelines.sources.columns import columns_of, place_of
-from headcount.transforms.core.bucket_sums import Hashing
+from headcount.transforms.papers.bucket_sums import Hashing
 from headcount.transforms.papers.shuffled import MESSAGE
 
 

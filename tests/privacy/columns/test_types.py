@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import Timestamp
 
 from headcount.mechanisms.batches import python_values
@@ -135,7 +136,7 @@ def _beam(elements: list[Any], row_schema: RowSchema) -> tuple[Any, Iterable[pa.
     row_schema = row_schema.of_types({})
     dofn = _ToBatches(row_schema)
     dofn.start_bundle()
-    batches = [batch for element in elements for batch in dofn.process(element)]
+    batches = [batch for element in elements for batch in dofn.process(element, GlobalWindow())]
     return row_schema.shown.schema, batches + [windowed.value for windowed in dofn.finish_bundle()]
 
 
