@@ -10,7 +10,7 @@
 
 There is a function for every command that counts events: `histogram`, `aggregate`, `total`, `funnel`, `retention`, `activity`,
 `actives`, `partitions`, `top`, `count_release`, `plume`, `sampled`, `heavy_hitters`, `quantiles`, `distribution`, `shape` and
-`choose_bound`; and `compare`, which measures these on data that is public, and `forecast`, which needs none. A frame is one
+`choose_bound`; and `rehearse`, which measures these on data that is public, and `forecast`, which needs none. A frame is one
 of pandas or Polars, an Arrow table, batch or reader, a DuckDB relation, whatever else has `__arrow_c_stream__`, a dict of
 lists, or a list of dicts. Nothing of Beam is imported. `headcount.transforms` has the same for Beam pipelines, and
 `headcount.mechanisms` the parts.
@@ -51,8 +51,8 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/headcount/test_face
     from headcount.mechanisms.errors import InputError as InputError
     from headcount.mechanisms.errors import ParameterError as ParameterError
     from headcount.result import Result as Result
-    from headcount.studies import compare as compare
     from headcount.studies import forecast as forecast
+    from headcount.studies import rehearse as rehearse
 
 # Where the public names live.
 _ROOMS = {
@@ -60,7 +60,7 @@ _ROOMS = {
     "plume quantiles retention sampled shape top total",
     "mechanisms.errors": "HeadcountError InputError ParameterError",
     "result": "Result",
-    "studies": "compare forecast",
+    "studies": "forecast rehearse",
 }
 
 __all__, __getattr__, __dir__ = lazy_face(__name__, _ROOMS)

@@ -116,8 +116,8 @@ COMMANDS = {
         "headcount.pipelines.commands.distribution",
         "Learn how likely each of given symbols is, from users with many samples each.",
     ),
-    "compare": Listed(
-        "headcount.pipelines.commands.studies.compare",
+    "rehearse": Listed(
+        "headcount.pipelines.commands.studies.rehearse",
         "Run the methods at several epsilons on data that is public or made up, and measure them against its truth.",
     ),
     "forecast": Listed(

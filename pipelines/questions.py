@@ -67,7 +67,7 @@ QUESTIONS = (
         "privacy.md#a-user-or-a-user-in-one-day",
     ),
     Question("What will an epsilon give me?", "forecast --users 1e6 ...", "forecast.md"),
-    Question("Which method is best for data like mine?", "compare --public-data FILE", "compare.md"),
+    Question("Which method is best for data like mine?", "rehearse --public-data FILE", "rehearse.md"),
     Question("How much may I still release this year?", "ledger total NAME", "ledger.md"),
     Question("What do I tell people outside?", "statement OUT", "statement.md"),
 )
@@ -77,7 +77,8 @@ OTHER_WORDS = {
     "count": (
         "histogram (users or events of each item)",
         "total (how many users and events in all)",
-    )
+    ),
+    "compare": ("rehearse (methods on your data)",),
 }
 
 GROUPS = {
@@ -85,7 +86,7 @@ GROUPS = {
     "people, each as a whole": "funnel retention activity actives",
     "names alone": "partitions top heavy-hitters",
     "one column as a whole": "quantiles distribution shape",
-    "before a release": "forecast compare choose-bound key",
+    "before a release": "forecast rehearse choose-bound key",
     "after a release": "show verify statement ledger",
     "to try, and for pipelines of your own": "demo generate explain-yaml completion",
 }

@@ -30,7 +30,7 @@ _ASSUMED = (
     "the logs: 10,000 and 100,000 users with 10 and 5 events on average, where a hundredth of them has half of all events, on "
     "1,000 and 5,000 items; and 50,000 users alike with 3 events, on 1,500 items"
 )
-_YOURS = "for data like yours see headcount forecast, for public data headcount compare"
+_YOURS = "for data like yours see headcount forecast, for public data headcount rehearse"
 _MOST_ITEMS = 50_000  # of a public domain: each gets noise in each of the logs
 _MOST_COMBINATIONS = 100  # of public columns: each gets noise for every item that is named
 _SEED = 1

@@ -16,7 +16,7 @@ from headcount.pipelines.flags.flag import in_python
 from headcount.pipelines.parser import make_parser
 from tests.face_names import typed_names
 
-STUDIES = {"compare", "forecast"}  # which promise nothing, and take data under a name that says so, or none
+STUDIES = {"rehearse", "forecast"}  # which promise nothing, and take data under a name that says so, or none
 FUNCTIONS = [name for name in headcount.__all__ if name.islower() and name not in STUDIES]
 
 
@@ -83,7 +83,7 @@ headcount.quantiles(table, value="value", lo=0, hi=100, quantile=0.5, **shared)
 headcount.distribution(table, item="item", domain=["i0", "i1"], **shared)
 headcount.shape(table, item="item", domain_size=10, **shared)
 headcount.choose_bound(table, item="item", user="user", epsilon=0.1, for_epsilon=1, for_delta=1e-6)
-headcount.compare(public_data=table, item="item", user="user", epsilon=1, question="names", releases=1)
+headcount.rehearse(public_data=table, item="item", user="user", epsilon=1, question="names", releases=1)
 headcount.forecast(users=300, events_per_user=5, items=50, skew=1, epsilon=1, delta=1e-4)
 result = headcount.histogram(table, item="item", **shared)
 repr(result), result._repr_html_(), result.report, result.save(sys.argv[1])
