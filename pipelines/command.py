@@ -136,6 +136,14 @@ COMMANDS = {
         "headcount.pipelines.commands.outputs.statement",
         "Tell people outside what a release promises, how, and what it does not protect.",
     ),
+    "series": Listed(
+        "headcount.pipelines.commands.outputs.series",
+        "Put releases of one kind side by side, and tell what changed between them from what is noise.",
+    ),
+    "diff": Listed(
+        "headcount.pipelines.commands.outputs.diff",
+        "Tell what changed between two releases of one kind from what is noise.",
+    ),
     "ledger": Listed(
         "headcount.pipelines.commands.ledger.command",
         "Keep the account of a data set's releases: its limit, what is spent, and what became of each.",

@@ -40,6 +40,7 @@ ROOMS_OF_PIPELINES = (
     "pages",
     "jobs",
     "studies",
+    "over_time",
     "commands",
 )
 PACKAGES = ("mechanisms", "transforms", "pipelines", "headcount")  # each may import those before it

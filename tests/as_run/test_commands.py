@@ -35,6 +35,10 @@ WEEK = (
         "--output rehearsed",
         "rehearse.html",
     ),
+    ("total --input visits.parquet --user user_id --epsilon 1 --of users --output total-1", "users"),
+    ("total --input visits.parquet --user user_id --epsilon 1 --of users --output total-2", "users"),
+    ("diff total-1 total-2", "within the noise"),
+    ("series total-1 total-2 --output series", "changes.html"),
     (
         "randomize --of tea --epsilon 1 --delta 1e-8 --relation replace --users 100000 --buckets 400000 --salt may "
         "--output messages.parquet",

@@ -17,7 +17,8 @@ from headcount.pipelines.parser import make_parser
 from tests.face_names import typed_names
 
 STUDIES = {"rehearse", "forecast"}  # which promise nothing, and take data under a name that says so, or none
-FUNCTIONS = [name for name in headcount.__all__ if name.islower() and name not in STUDIES]
+OVER_TIME = {"series": ["releases"], "diff": ["before", "after"]}  # which take what is released, by its place
+FUNCTIONS = [name for name in headcount.__all__ if name.islower() and name not in STUDIES | {*OVER_TIME}]
 
 
 def test_every_command_on_events_is_a_function():
@@ -25,10 +26,10 @@ def test_every_command_on_events_is_a_function():
     assert {name.replace("-", "_") for name in jobs} == set(FUNCTIONS)
 
 
-@pytest.mark.parametrize("name", sorted([*FUNCTIONS, *STUDIES]))
+@pytest.mark.parametrize("name", sorted([*FUNCTIONS, *STUDIES, *OVER_TIME]))
 def test_the_signature_is_that_of_the_flags(name):
     parameters = dict(inspect.signature(getattr(headcount, name)).parameters)
-    if name not in STUDIES:
+    if name in FUNCTIONS:
         assert parameters.pop("data").kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
     command = name.replace("_", "-")
     flags = {
@@ -38,13 +39,13 @@ def test_the_signature_is_that_of_the_flags(name):
     }
     assert set(parameters) == set(flags)
     for parameter in parameters.values():
-        assert parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        assert (parameter.kind is not inspect.Parameter.KEYWORD_ONLY) == (parameter.name in OVER_TIME.get(name, []))
         if parameter.default is not inspect.Parameter.empty:  # else it is needed, and a flag cannot be
             default = flags[parameter.name]
             assert (parameter.default, type(parameter.default)) == (default, type(default)), parameter.name
 
 
-@pytest.mark.parametrize("name", sorted([*FUNCTIONS, *STUDIES]))
+@pytest.mark.parametrize("name", sorted([*FUNCTIONS, *STUDIES, *OVER_TIME]))
 def test_the_help_has_every_parameter_and_an_example(name):
     function = getattr(headcount, name)
     text = inspect.getdoc(function) or ""
@@ -86,6 +87,7 @@ headcount.choose_bound(table, item="item", user="user", epsilon=0.1, for_epsilon
 headcount.rehearse(public_data=table, item="item", user="user", epsilon=1, question="names", releases=1)
 headcount.forecast(users=300, events_per_user=5, items=50, skew=1, epsilon=1, delta=1e-4)
 result = headcount.histogram(table, item="item", **shared)
+headcount.diff(headcount.histogram(table, item="item", **shared), result)
 repr(result), result._repr_html_(), result.report, result.save(sys.argv[1])
 for word in ("apache_beam", "headcount.transforms", "polars", "duckdb"):
     assert word not in sys.modules, word
