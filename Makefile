@@ -3,7 +3,7 @@
 # make test   sets up and runs the checks of every change: lint, types, audits, and one pipeline for each transform
 # make test-slow   runs the same again in other ways: all jobs, cut otherwise, in several processes, at once, and killed;
 #                  and measures accuracy over many releases
-# make stubs  writes what editors and type checkers read of the calls in Python, after a flag has changed
+# make stubs  writes what editors and type checkers read of the calls in Python and of a report's file, after a flag has changed
 # make docs   builds the site into build/site, and refuses warnings and broken links
 # make test-docs   runs the examples of README and docs, and compares what they print with what the pages show
 # make test-flink   runs jobs on a real Flink cluster on this machine, which needs Java (11 or 17) and Maven, and on
@@ -55,6 +55,7 @@ test-slow: $(VENV)/development
 
 stubs: $(VENV)/development
 	$(BIN)/python -m tests.headcount.stubs
+	$(BIN)/python -m tests.pipelines.report_file.schema
 
 docs: $(VENV)/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site

@@ -20,6 +20,7 @@ setup(
     package_data={
         **{name: ["py.typed"] for name in (f"headcount.{top}" for top in TOPS)},
         "headcount": ["py.typed", "calls.pyi"],
+        "headcount.pipelines.report_file": ["report.schema.json"],
         "headcount.pipelines.pages": [f"templates/{path.name}" for path in TEMPLATES],
     },
 )

@@ -39,7 +39,7 @@ def function(name: str) -> Callable[..., Result]:
     signature = inspect.Signature([data, *keywords(command)], return_annotation=Result)
 
     def call(*data: Any, **given: Any) -> Result:
-        from headcount.run import released
+        from headcount.released import released
 
         refuse_unknown(name, signature, given)
         bound = signature.bind(*data, **given).arguments

@@ -11,13 +11,11 @@ from typing import Any
 from headcount.mechanisms.checks import wrong
 from headcount.mechanisms.errors import HeadcountError, ParameterError
 from headcount.pipelines.command import Command
+from headcount.pipelines.flags.options import FLAG, FLAG_IN_BRACKETS
 from headcount.pipelines.parser import make_parser
 
 # What is called otherwise in Python.
 _RENAMED = {"output": "folder", "from": "from_"}
-
-_IN_BRACKETS = re.compile(r" \(--[a-z-]+(?:, --[a-z-]+)*\)")  # behind the same as a keyword
-_FLAG = re.compile(r"(?<![\w-])--([a-z](?:[a-z-]*[a-z])?)\b")
 
 
 def namespace(command: Command, given: Mapping[str, Any]) -> argparse.Namespace:
@@ -42,7 +40,7 @@ def in_keywords(message: str) -> str:
         name = found.group(1).replace("-", "_")
         return _RENAMED.get(name, name)
 
-    return _FLAG.sub(keyword, _IN_BRACKETS.sub("", message))
+    return FLAG.sub(keyword, FLAG_IN_BRACKETS.sub("", message))
 
 
 def spelled(error: HeadcountError) -> HeadcountError:

@@ -54,12 +54,49 @@ class Released(NamedTuple):
         return [self.quality.keep(part) for part in parts] if self.quality.limits else parts
 
 
-class Result:
+class Shown:
     """Released rows, and the report on them. All of it is what the guarantee in the report is about, and may be published.
 
     Printed, it shows what the command line would: the largest rows, what they do not hold, and what was chosen. In a notebook
     it shows itself as a table, with the same cautions.
     """
+
+    table: pa.Table
+    report: dict[str, Any]
+    _show: Any = None
+
+    def to_pandas(self) -> Any:
+        """All rows, as a pandas frame; it needs pandas."""
+        return self.table.to_pandas()
+
+    def __repr__(self) -> str:
+        if self._show is None:
+            shown = summary_of(self.report, lambda: times_as_text(self.table))
+        else:
+            shown = self._show(self.report, self.table.to_pylist())
+        return in_keywords(said(self.report, shown)) or str(self.table)
+
+    def _repr_html_(self) -> str:
+        report, names, rows = self.report, self.table.column_names, self.report["shown"]
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+        body = "".join(f"<tr>{''.join(f'<td>{_cell(row, name)}</td>' for name in names)}</tr>" for row in rows)
+        above = [heading(report)] if rows else nothing(report)
+        beside = (
+            *counted(report),
+            *missing(report),
+            report.get("protected"),
+            report.get("note"),
+            report.get("decision"),
+        )
+        before, after = (
+            "".join(f"<p>{html.escape(in_keywords(each))}</p>" for each in lines if each)
+            for lines in ((*above, *much_left_out(report)), (*beside, report["promise"]))
+        )
+        return f"{before}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{after}"
+
+
+class Result(Shown):
+    """What a call gives: released rows in memory, and the report on them, which `save` writes as the command would."""
 
     def __init__(
         self,
@@ -78,12 +115,8 @@ class Result:
         """All rows, as an Arrow table."""
         return pa.Table.from_batches(self._released.files(1)).replace_schema_metadata(None)
 
-    def to_pandas(self) -> Any:
-        """All rows, as a pandas frame; it needs pandas."""
-        return self.table.to_pandas()
-
     @cached_property
-    def report(self) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:  # type: ignore[override]
         """What report.json would hold: the promise in words and numbers, what the columns mean, and every public parameter."""
         found: dict[str, Any] = json.loads(self.checked())
         return found
@@ -151,31 +184,6 @@ class Result:
         about = dataclasses.replace(self._about, parameters=given)
         guarantee = self._plan.guarantee if self._decision is None else self._decision.guarantee
         return target.finished(report.make_report(about, guarantee, self._decision, self._input_digest), written)
-
-    def __repr__(self) -> str:
-        if self._show is None:
-            shown = summary_of(self.report, lambda: times_as_text(self.table))
-        else:
-            shown = self._show(self.report, self.table.to_pylist())
-        return in_keywords(said(self.report, shown)) or str(self.table)
-
-    def _repr_html_(self) -> str:
-        report, names, rows = self.report, self.table.column_names, self.report["shown"]
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
-        body = "".join(f"<tr>{''.join(f'<td>{_cell(row, name)}</td>' for name in names)}</tr>" for row in rows)
-        above = [heading(report)] if rows else nothing(report)
-        beside = (
-            *counted(report),
-            *missing(report),
-            report.get("protected"),
-            report.get("note"),
-            report.get("decision"),
-        )
-        before, after = (
-            "".join(f"<p>{html.escape(in_keywords(each))}</p>" for each in lines if each)
-            for lines in ((*above, *much_left_out(report)), (*beside, report["promise"]))
-        )
-        return f"{before}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{after}"
 
 
 def _cell(row: Mapping[str, Any], column: str) -> str:

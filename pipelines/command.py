@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from headcount.mechanisms.mechanism import Promise
     from headcount.mechanisms.randomness.keys import Release
-    from headcount.pipelines.jobs.run import Source
+    from headcount.pipelines.jobs.run import Looked, MakePlan, Source
     from headcount.pipelines.reports.outcome import Outcome
     from headcount.pipelines.reports.plan import Plan
 
@@ -116,6 +116,10 @@ COMMANDS = {
         "headcount.pipelines.commands.distribution",
         "Learn how likely each of given symbols is, from users with many samples each.",
     ),
+    "run": Listed(
+        "headcount.pipelines.commands.report.run",
+        "Make all releases of a report from one file, and a page over them.",
+    ),
     "rehearse": Listed(
         "headcount.pipelines.commands.studies.rehearse",
         "Run the methods at several epsilons on data that is public or made up, and measure them against its truth.",
@@ -123,6 +127,10 @@ COMMANDS = {
     "forecast": Listed(
         "headcount.pipelines.commands.studies.forecast",
         "Say what an epsilon, bound or method would give, from an earlier release or from assumptions, without any data.",
+    ),
+    "plan": Listed(
+        "headcount.pipelines.commands.report.plan",
+        "Say what a report costs in each run and in all, and what it will show, before anything is spent.",
     ),
     "show": Listed(
         "headcount.pipelines.commands.outputs.show",
@@ -260,12 +268,24 @@ class JobCommand(Command, Generic[M]):
         flags = argparse.ArgumentParser(add_help=False)
         self.add_arguments(flags)
         plan = self.make_plan(args, made, item_type)
-        return plan.stating({**options.reported(flags, args), **plan.parameters})
+        asked = options.reported(flags, args)
+        return dataclasses.replace(plan.stating({**asked, **plan.parameters}), asked=asked)
 
     def outcome(self, args: argparse.Namespace, beam_flags: Sequence[str], sink: Any = None) -> Outcome:
         """Run the job without a word, and return what came of it; `sink` as for `run_job`."""
         from headcount.pipelines.jobs.run import run_job
 
+        self.check(args)
+        return run_job(args, beam_flags, self.name, self._making(args), self.source(args), sink)
+
+    def look(self, args: argparse.Namespace, beam_flags: Sequence[str]) -> Looked:
+        """Refuse all of the job that can be refused before it runs, and change nothing."""
+        from headcount.pipelines.jobs.run import Events, look, pipeline_options
+
+        self.check(args)
+        return look(args, pipeline_options(beam_flags), self.name, self._making(args), self.source(args) or Events)
+
+    def _making(self, args: argparse.Namespace) -> MakePlan:
         def plan(item_type: type) -> tuple[Plan, Callable[[Release, int], beam.PTransform]]:
             made = self.make_mechanism(args, item_type)  # refuses what is wrong before anything of Beam is built
             return (
@@ -273,8 +293,7 @@ class JobCommand(Command, Generic[M]):
                 lambda release, shards: self.make_transform(args, release, item_type, shards),
             )
 
-        self.check(args)
-        return run_job(args, beam_flags, self.name, plan, self.source(args), sink)
+        return plan
 
 
 def load(name: str) -> Command:

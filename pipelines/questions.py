@@ -68,6 +68,7 @@ QUESTIONS = (
     ),
     Question("What will an epsilon give me?", "forecast --users 1e6 ...", "forecast.md"),
     Question("Which method is best for data like mine?", "rehearse --public-data FILE", "rehearse.md"),
+    Question("How do I make a whole report every week?", "run FILE --period 2026-W46", "report-file.md"),
     Question("What changed since last week?", "diff LAST-WEEK THIS-WEEK", "over-time.md"),
     Question("How much may I still release this year?", "ledger total NAME", "ledger.md"),
     Question("What do I tell people outside?", "statement OUT", "statement.md"),
@@ -88,6 +89,7 @@ GROUPS = {
     "names alone": "partitions top heavy-hitters",
     "one column as a whole": "quantiles distribution shape",
     "before a release": "forecast rehearse choose-bound key",
+    "a whole report": "plan run",
     "after a release": "show series diff verify statement ledger",
     "to try, and for pipelines of your own": "demo generate explain-yaml completion",
 }

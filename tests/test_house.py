@@ -41,6 +41,7 @@ ROOMS_OF_PIPELINES = (
     "jobs",
     "studies",
     "over_time",
+    "report_file",
     "commands",
 )
 PACKAGES = ("mechanisms", "transforms", "pipelines", "headcount")  # each may import those before it

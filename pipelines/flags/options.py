@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import keyword
+import re
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,9 @@ _MEANT = {  # by the flags that every command needs, for whoever has left one ou
     "--lo": " (the least value that counts, known without a look at the data)",
     "--hi": " (the largest one)",
 }
+# Flags in a message, for whoever knows parameters by other names; in brackets behind the same as a keyword.
+FLAG = re.compile(r"(?<![\w-])--([a-z](?:[a-z-]*[a-z])?)\b")
+FLAG_IN_BRACKETS = re.compile(r" \(--[a-z-]+(?:, --[a-z-]+)*\)")
 LARGE_EPSILON, LARGE_DELTA = 10, 1e-4  # a promise beyond these is hinted at
 
 

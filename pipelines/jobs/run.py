@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
@@ -54,6 +54,8 @@ _FEWEST_TO_SHARE = 32  # workers share shards by a hash of the number: of ten, o
 _KEPT, _WORKERS = "in the files that it reads", "worker processes"
 
 _View = TypeVar("_View", bound=PipelineOptions)
+# What a job is, by the type of its items: its plan, and its transform for a release and a number of shards.
+MakePlan = Callable[[type], tuple[Plan, Callable[[Release, int], beam.PTransform]]]
 
 
 class Source:
@@ -81,6 +83,10 @@ class Source:
     def expected_rows(self) -> int | None:
         """About how many rows there are, where that is cheap to tell: for the operator's terminal alone."""
         return None
+
+    def description(self) -> str:
+        """What is read, in words for whoever looks before it is."""
+        return ""
 
     @classmethod
     def check_again(cls, args: argparse.Namespace) -> None:
@@ -110,6 +116,12 @@ class Events(Source):
         """About how many rows the files have, by the first of them."""
         return events.expected_rows(self._inputs)
 
+    def description(self) -> str:
+        """The files, and the types of the columns."""
+        number, types = len(self._inputs.files), self._types.schema
+        read = ", ".join(f"{name} ({type_})" for name, type_ in zip(types.names, types.types, strict=True))
+        return f"reads {number:,} {'file' if number == 1 else 'files'} of {self._inputs.format}: {read}"
+
     def read(self, pipeline: beam.Pipeline) -> beam.PCollection:
         """Checked contributions."""
         return (
@@ -124,7 +136,7 @@ def run_job(
     args: argparse.Namespace,
     beam_flags: Sequence[str],
     command: str,
-    make_plan: Callable[[type], tuple[Plan, Callable[[Release, int], beam.PTransform]]],
+    make_plan: MakePlan,
     source: type[Source] | None = None,
     sink: Any = None,
 ) -> Outcome:
@@ -138,32 +150,18 @@ def run_job(
     With a ledger, its cost is reserved before it reads rows.
     """
     kind = Events if source is None else source
-    options.require(args, *kind.required)
-    account_flags.check(args)
     with Signals() as signals:
         beam_options, runner = pipeline_options(beam_flags)
         here = runner is None and keeps_chunks(beam_options)
         memory_limit = memory.limit_for(args.memory_limit, here)
         if runner is None:
             memory.keep_freed()
-        release = releases.make_release(args, runner) if kind.keyed else releases.make_keyless(args)
-        source_ = kind(args, remote=runner is not None)
-        if kind.keyed:
-            release = releases.for_rows(release, args)
+        made = look(args, (beam_options, runner), command, make_plan, kind, sink)
+        source_, release, plan, sink, target, there = made[:6]
         words = memory.too_little(source_.size, memory_limit, here) if runner is None else None
         if words is not None:
             _tell(words)
-        shards = args.shards or shards_for(source_.size, shared=runner is not None)
-        plan, make_transform = make_plan(source_.item_type)
-        plan = plan.stating(domain_digest(args, source_.keys) | options.join_digest(args))
-        release = accounts.identified(release, args, command, plan)
-        transform = make_transform(release, shards)
-        if sink is None:
-            sink = sink_bigquery if bigquery.is_table(args.output) else output
-        target = sink.make_target(
-            args.output, release.id, args.output_files, args.format, args.overwrite, plan.files, beam_options
-        ).of_keys(options.shown_keys(args, source_.keys))
-        there = sink.refuse(target)
+        transform = made.make_transform(release, args.shards or shards_for(source_.size, shared=runner is not None))
         if there and kind.keyed and args.release_id is None:
             account_flags.tell_of_replacing()
         elsewhere = _KEPT if not kind.keyed else runner or (None if here else _WORKERS)
@@ -235,6 +233,48 @@ def run_job(
         again=there and not args.overwrite,  # what was there is of this release: any other is refused
     )
     return with_page(outcome) if sink is output else outcome
+
+
+class Looked(NamedTuple):
+    """A job of which everything was refused that can be before it runs: no row was read, and nothing is written or reserved.
+
+    `there` says that an earlier output is replaced, or that this very release is there already.
+    """
+
+    source: Source
+    release: Release
+    plan: Plan
+    sink: Any
+    target: Any
+    there: bool
+    make_transform: Callable[[Release, int], beam.PTransform]
+
+
+def look(
+    args: argparse.Namespace,
+    how: tuple[PipelineOptions, str | None],
+    command: str,
+    make_plan: MakePlan,
+    kind: type[Source] = Events,
+    sink: Any = None,
+) -> Looked:
+    """Look at the key, the files, their columns and the output of a job; `how` it runs is what `pipeline_options` gives."""
+    beam_options, runner = how
+    options.require(args, *kind.required)
+    account_flags.check(args)
+    release = releases.make_release(args, runner) if kind.keyed else releases.make_keyless(args)
+    source = kind(args, remote=runner is not None)
+    if kind.keyed:
+        release = releases.for_rows(release, args)
+    plan, make_transform = make_plan(source.item_type)
+    plan = plan.stating(domain_digest(args, source.keys) | options.join_digest(args))
+    release = accounts.identified(release, args, command, plan)
+    if sink is None:
+        sink = sink_bigquery if bigquery.is_table(args.output) else output
+    target = sink.make_target(
+        args.output, release.id, args.output_files, args.format, args.overwrite, plan.files, beam_options
+    ).of_keys(options.shown_keys(args, source.keys))
+    return Looked(source, release, plan, sink, target, sink.refuse(target), make_transform)
 
 
 def _reported(

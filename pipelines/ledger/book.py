@@ -15,7 +15,8 @@ Invariants, which hold at the end of every transaction, whatever processes die o
 - an entry that was ever committed counts for ever, whatever is added to it;
 - only a person gives back what may have been published (`resolve`); no process publishes here what was given back;
 - the times of a data set whose limit is for a month or year do not go back;
-- rows are added and never changed: every state that an entry had is still there.
+- rows are added and never changed: every state that an entry had is still there;
+- in a data set that is `approved_only`, each entry is of a plan that was approved when it was reserved (`approvals`).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from headcount.mechanisms.errors import ParameterError
-from headcount.pipelines.ledger import spending, tables
+from headcount.pipelines.ledger import approvals, spending, tables
 from headcount.pipelines.ledger.database import Database
 from headcount.pipelines.ledger.records import (
     COMMITTED,
@@ -51,7 +52,7 @@ from headcount.pipelines.ledger.records import (
 from headcount.pipelines.suggestions import did_you_mean, nearest
 
 _STORED = [column.name for column in tables.entries.columns if column.name not in ("id", "span")]
-_DATASET = [field.name for field in dataclasses.fields(Dataset)]
+_DATASET = [field.name for field in dataclasses.fields(Dataset) if field.name != "approved_only"]
 _LOOKS = 3  # at what is spent, before the limit is checked while others wait
 _SKEW = datetime.timedelta(minutes=5)  # by which clocks of machines may differ
 
@@ -82,11 +83,39 @@ class Ledger:
         """Add a data set; the first one makes the tables."""
         self._database.make()
         self._database.check()
+        if dataset.approved_only:
+            self._database.upgrade()
         with self._database.writing() as connection:
             if dataset.name in _names(connection):
                 raise ParameterError(f"data set {dataset.name!r} is in {self.name} already: see headcount ledger show")
-            stored = dataclasses.asdict(dataset) | {"at": now(), "who": who()}
+            stored = {name: getattr(dataset, name) for name in _DATASET} | {"at": now(), "who": who()}
             connection.execute(tables.datasets.insert().values(**stored))
+            if dataset.approved_only:
+                approvals.require(connection, dataset.name)
+
+    def approve(self, approval: approvals.Approval) -> None:
+        """Add somebody's yes to a plan."""
+        self.dataset(approval.dataset)
+        self._database.upgrade()
+        with self._database.writing() as connection:
+            approvals.add(connection, approval)
+
+    def withdraw(self, dataset: str, plan: str, said_by: str) -> approvals.Approval:
+        """Take back the yes to a plan, by the beginning of its digest."""
+        self.dataset(dataset)
+        self._database.upgrade()
+        with self._database.writing() as connection:
+            return approvals.withdraw(connection, dataset, plan, said_by)
+
+    def approved(self, dataset: str) -> list[approvals.Approval]:
+        """All approvals of a data set, in order."""
+        with self._checked() as connection:
+            return approvals.read(connection, dataset)
+
+    def approval_of(self, release_id: str) -> approvals.Approval | None:
+        """The approval under which a release was reserved."""
+        with self._checked() as connection:
+            return approvals.of_release(connection, release_id)
 
     def datasets(self) -> list[Dataset]:
         """All data sets, by name."""
@@ -131,6 +160,8 @@ class Ledger:
             span = dataset.span(at)
             again = [entry for entry in _entries(connection, None, request.release_id, SPENT) if entry.id not in gone]
             spent = [entry for entry in _entries(connection, dataset.name, None, SPENT, span) if entry.id not in gone]
+            if not again:
+                approvals.allowing(connection, request)
         if again:  # which costs nothing
             return _Seen(span, frozenset())
         spending.refuse_above(dataset, span, [entry.request.guarantee for entry in spent], request.guarantee)
@@ -145,7 +176,7 @@ class Ledger:
             for entry in _entries(connection, None, request.release_id, SPENT):
                 _refuse_another(entry, request)
                 return entry
-            span = dataset.span(at)
+            span, approval = dataset.span(at), approvals.allowing(connection, request)
             if seen is None:
                 spent = [entry.request.guarantee for entry in _entries(connection, dataset.name, None, SPENT, span)]
                 spending.refuse_above(dataset, span, spent, request.guarantee)
@@ -159,6 +190,7 @@ class Ledger:
             assert made.inserted_primary_key is not None
             number = int(made.inserted_primary_key[0])
             _add(connection, number, Change(RESERVED), at)
+            approvals.record(connection, number, approval)
             return next(entry for entry in _entries(connection, None, request.release_id, SPENT) if entry.id == number)
 
     def settle(self, settled: Settled) -> bool:
@@ -269,7 +301,7 @@ def _dataset(connection: sa.Connection, name: str) -> Dataset:
         known = _names(connection)
         near = did_you_mean(nearest(name, known)) or "make it by `headcount ledger create`"
         raise ParameterError(f"no data set {name!r} is in the ledger; {near}")
-    return Dataset(**found._mapping)
+    return Dataset(**found._mapping, approved_only=approvals.is_approved_only(connection, name))
 
 
 def _entries(

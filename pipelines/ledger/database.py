@@ -78,11 +78,18 @@ class Database:
             if not sa.inspect(connection).has_table(tables.ledger.name):
                 raise self._none_there()
             found = connection.execute(sa.select(tables.ledger.c.version)).scalar_one()
-            if found != tables.VERSION:
+            if found not in (tables.BEFORE, tables.VERSION):
                 raise ParameterError(
                     f"--ledger {self.name} has tables of version {found}, and this is for version {tables.VERSION}: "
                     "use the Headcount that made it"
                 )
+
+    def upgrade(self) -> None:
+        """Add the tables that a ledger of the version before does not have; from then on, that version refuses it."""
+        with self.writing() as connection:
+            if connection.execute(sa.select(tables.ledger.c.version)).scalar_one() == tables.BEFORE:
+                tables.metadata.create_all(connection)
+                connection.execute(tables.ledger.update().values(version=tables.VERSION))
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:

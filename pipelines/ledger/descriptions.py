@@ -7,13 +7,16 @@ import io
 import json
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headcount.pipelines.ledger import spending
 from headcount.pipelines.ledger.records import OPEN, SPENT, Dataset, Entry, Users, now
 from headcount.pipelines.reports.summary import aligned
 from headcount.pipelines.sinks.formats import not_run
 from headcount.pipelines.terminal import one_line
+
+if TYPE_CHECKING:
+    from headcount.pipelines.ledger.approvals import Approval
 
 _FIELDS = (
     *("id", "dataset", "span", "state", "at", "who", "release_id", "command", "label", "period"),
@@ -37,16 +40,25 @@ def table(entries: Sequence[Entry]) -> list[tuple[str, ...]]:
     return rows
 
 
-def listed(dataset: Dataset, entries: Sequence[Entry]) -> str:
-    """A data set with its limit, and its releases in order."""
+def listed(dataset: Dataset, entries: Sequence[Entry], approvals: Sequence[Approval] = ()) -> str:
+    """A data set with its limit, the plans that were approved, and its releases in order."""
     head = (
         f"data set {dataset.name}, limit {dataset.limit_description()}, to each {dataset.unit} under {dataset.relation}"
     )
     known = dataset.users if dataset.user_column is not None else _first_users(entries)
     head += "" if known is None else f", told apart by {known.description()}"
+    head = "\n".join([head, *map(_approval, approvals)])
     if not entries:
         return f"{head}\n  no release yet"
     return "\n".join([head, "", *aligned(table(entries), [True] * len(_HEADS))])
+
+
+def _approval(approval: Approval) -> str:
+    names = ", ".join(release.name for release in approval.releases)
+    end = "" if approval.withdrawn is None else f"; withdrawn on {approval.withdrawn[:10]}"
+    return one_line(
+        f"plan {approval.plan_sha256[:16]} ({names}): approved by {approval.said_by} on {approval.at[:10]}{end}"
+    )
 
 
 def _first_users(entries: Sequence[Entry]) -> Users | None:

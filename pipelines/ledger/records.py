@@ -49,7 +49,8 @@ class Dataset:
     """A data set: who is promised something, and how much at most, in all or in each month or year.
 
     The total of an `adaptive` one holds even if what releases cost, and how many there are, was chosen after a look at others.
-    Without a column of users, the first release that counts says who is told apart.
+    Without a column of users, the first release that counts says who is told apart. One that is `approved_only` takes releases
+    of approved plans alone.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Dataset:
     time_zone: str | None = None
     at: str = ""
     who: str = ""
+    approved_only: bool = False
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -84,6 +86,7 @@ class Dataset:
         """The limit as the end of a sentence."""
         each = f" in each {self.per}" if self.per else ""
         how = ", however they are planned" if self.adaptive else ""
+        how += ", for approved plans alone" if self.approved_only else ""
         return f"epsilon = {self.limit_epsilon:g} at delta = {self.limit_delta:g}{each}{how}"
 
     def refuse_other(self, guarantee: Guarantee) -> None:
@@ -110,7 +113,8 @@ class Dataset:
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """A release that is about to be made, as it goes into the ledger."""
+    """A release that is about to be made, as it goes into the ledger. `asked_sha256` is compared with approved plans
+    (`approvals.asked_digest`), and is not kept."""
 
     dataset: str
     release_id: str
@@ -127,6 +131,7 @@ class Request:
     replaces: str | None = None
     runner: str | None = None
     process: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    asked_sha256: str | None = None
 
     @property
     def users(self) -> Users:
@@ -179,7 +184,8 @@ class Entry:
     def as_dict(self) -> dict[str, Any]:
         """All of it for JSON."""
         request, made = self.request, self.made or self.last
-        plain = {field.name: getattr(request, field.name) for field in dataclasses.fields(request)}
+        kept = (field.name for field in dataclasses.fields(request) if field.name != "asked_sha256")
+        plain = {name: getattr(request, name) for name in kept}
         history = [
             {name: value for name, value in dataclasses.asdict(change).items() if value is not None and name != "id"}
             for change in self.changes
@@ -223,6 +229,7 @@ def make_dataset(
     per: str | None,
     adaptive: bool = False,
     users: Users = ANY_USERS,
+    approved_only: bool = False,
 ) -> Dataset:
     """A new data set; refuses a limit that is none."""
     if not 0 < epsilon < float("inf"):
@@ -235,7 +242,8 @@ def make_dataset(
     if users.user_column is not None and (users.time_column is not None) != windowed:
         words = "needs the column that says when a row was: give --time" if windowed else "has no --time: leave it out"
         raise ParameterError(f"--unit {unit} {words}")
-    return Dataset(name, unit, Relation.parse(relation).value, epsilon, delta, per or "", adaptive, *users)
+    kind = Relation.parse(relation).value
+    return Dataset(name, unit, kind, epsilon, delta, per or "", adaptive, *users, approved_only=approved_only)
 
 
 def now() -> str:

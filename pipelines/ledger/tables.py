@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-VERSION = 2  # of these tables
+VERSION = 3  # of these tables
+BEFORE = 2  # the version without approvals, which is used as it is until something is to be approved
 
 metadata = sa.MetaData()
 
@@ -68,4 +69,54 @@ changes = sa.Table(
     sa.Column("rows_sha256", sa.String(64)),
     sa.Column("release_sha256", sa.String(64)),  # of all that follows from the input, and of a keyed digest of that
     sa.Column("note", sa.Text),
+)
+
+# Data sets that refuse what is of no approved plan.
+approved_only = sa.Table(
+    "headcount_approved_only",
+    metadata,
+    sa.Column("dataset", sa.ForeignKey(datasets.c.name), primary_key=True),
+    sa.Column("at", sa.String(32), nullable=False),
+    sa.Column("who", sa.Text, nullable=False),
+)
+
+approvals = sa.Table(
+    "headcount_approvals",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("dataset", sa.ForeignKey(datasets.c.name), nullable=False, index=True),
+    sa.Column("plan_sha256", sa.String(64), nullable=False),
+    sa.Column("said_by", sa.Text, nullable=False),
+    sa.Column("at", sa.String(32), nullable=False),
+    sa.Column("who", sa.Text, nullable=False),
+)
+
+# The releases of an approved plan: a digest of what each asks, in whatever period, and what it costs.
+approved = sa.Table(
+    "headcount_approved",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("approval", sa.ForeignKey(approvals.c.id), nullable=False, index=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("command", sa.String(32), nullable=False),
+    sa.Column("asked_sha256", sa.String(64), nullable=False),
+    sa.Column("epsilon", sa.Double, nullable=False),
+    sa.Column("delta", sa.Double, nullable=False),
+)
+
+withdrawals = sa.Table(
+    "headcount_withdrawals",
+    metadata,
+    sa.Column("approval", sa.ForeignKey(approvals.c.id), primary_key=True),
+    sa.Column("said_by", sa.Text, nullable=False),
+    sa.Column("at", sa.String(32), nullable=False),
+    sa.Column("who", sa.Text, nullable=False),
+)
+
+# The approval under which an entry was reserved.
+allowed = sa.Table(
+    "headcount_allowed",
+    metadata,
+    sa.Column("entry", sa.ForeignKey(entries.c.id), primary_key=True),
+    sa.Column("approval", sa.ForeignKey(approvals.c.id), nullable=False),
 )

@@ -19,6 +19,7 @@ class Plan:
     `parameters` are the public ones, for the report; `files` begins the names of the files. A `note` is what a reader must know
     of the numbers: it is shown with them, and is in the report. `summary` is what else the report says of the rows, as in
     `report.Summarized`; what a decision says goes before. `drawn_as` is the label of what is drawn, if it is not the command's.
+    `asked` are the flags as they were given, before anything follows from them.
     """
 
     guarantee: Guarantee
@@ -27,6 +28,7 @@ class Plan:
     note: str | None = None
     summary: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     drawn_as: str | None = None
+    asked: Parameters = dataclasses.field(default_factory=dict)
 
     def stating(self, more: Parameters) -> Plan:
         """The same with more parameters, which are known once the input was looked at."""

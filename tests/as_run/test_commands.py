@@ -9,6 +9,14 @@ COUNT = "histogram --input visits.parquet --user user_id --item page --noise gau
 PROMISE = "--epsilon 1 --buckets 1000 --salt visits"
 COUNTERS = f"--state counters {PROMISE}"
 ACCOUNT = "--ledger sqlite:///ledger.db --dataset visits"
+REPORT = """\
+data: {input: visits.parquet, user: user_id}
+key_file: report.key
+ledger: sqlite:///ledger.db
+dataset: visits
+output: "reports/{period}"
+releases: {pages: {command: histogram, item: page, epsilon: 0.5, delta: 1e-8}}
+"""
 # What is typed, and what the terminal then has. A line that begins with 2 is refused, by one line.
 WEEK = (
     ("generate --law visits --rows 20000 --output visits.parquet", "wrote visits.parquet"),
@@ -28,6 +36,10 @@ WEEK = (
     ("ledger show visits --ledger sqlite:///ledger.db --html ledger.html", "ledger.html"),
     ("ledger resolve visits --ledger sqlite:///ledger.db", "no entry is reserved"),
     ("ledger export --ledger sqlite:///ledger.db --format csv", "histogram"),
+    ("run --schema", "A report of Headcount"),
+    ("run report.yaml --period w2 --check", "report.yaml can be run"),
+    ("run report.yaml --period w2", "index.html"),
+    ("2 run report.yaml", "report.yaml:5: output has {period}, and no period is given"),
     ("forecast --like out --epsilon 1 --output forecast", "forecast.html"),
     ("forecast --users 2000 --events-per-user 10 --items 200 --skew 1 --epsilon 1 --json", '"forecasts"'),
     (
@@ -57,6 +69,7 @@ WEEK = (
 
 
 def test_a_week_with_the_command(run, tmp_path):
+    (tmp_path / "report.yaml").write_text(REPORT)
     for line, expected in WEEK:
         words = line.removeprefix("2 ").split()
         done = run(*words)

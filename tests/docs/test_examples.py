@@ -108,6 +108,11 @@ def test_a_reason_stands_before_each_example_that_is_not_run():
         )
 
 
+REPORT = """\
+data: {input: visits.parquet, user: user_id}
+output: "reports/{period}"
+releases: {pages: {command: histogram, item: page, epsilon: 1, delta: 1e-8}}
+"""
 # An order in which each example finds what it needs; the others stand for themselves.
 _FIRST = ("key", "histogram")
 
@@ -115,6 +120,7 @@ _FIRST = ("key", "histogram")
 @pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"generate", "demo", "explain-yaml"}))
 def test_the_example_of_a_help_text_runs(reader, name):
     (reader / "devices.txt").write_text("phone\nlaptop\ntablet\n")
+    (reader / "report.yaml").write_text(REPORT)
     before = () if name in _FIRST or "out/" not in load(name).example else ("histogram",)
     for each in (*before, name):
         run(Block(0, "shell", load(each).example.replace("\n  headcount", "\nheadcount"), None), {})

@@ -83,6 +83,7 @@ def test_no_other_module_has_a_number_without_a_proof():
 STAY = {
     ("accounting/thresholds.py", "TOTAL_SHARE"): "a proof needs the rest for the grid of the noise",
     ("accounting/pld.py", "_FINE"): "how finely an upper bound is computed",
+    ("accounting/promise.py", "_ENOUGH"): "where a search ends",
     ("histogram/account.py", "_PURE_SHARE"): "slack for the lattice of the composition",
     ("partitions/coins.py", "_FINEST"): "how finely a law is checked",
     ("partitions/selection_curve.py", "_MADE"): "slack for interpolation",

@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from headcount.mechanisms.accounting.budget import digits_up
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.accounting.windows import WINDOWS
 from headcount.mechanisms.errors import ParameterError
@@ -14,6 +15,7 @@ from headcount.pipelines.command import Command, add_json, say
 from headcount.pipelines.flags import numbers
 from headcount.pipelines.flags.account import add_ledger
 from headcount.pipelines.flags.flag import add
+from headcount.pipelines.flags.groups import short_text
 from headcount.pipelines.ledger.account import open_ledger
 from headcount.pipelines.parser import Parser
 from headcount.pipelines.storage import stores
@@ -66,6 +68,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what a neighbouring input is (default: %(default)s)",
         rare=True,
     )
+    made.add_argument(
+        "--approved-only",
+        action="store_true",
+        help="refuse every release that is not of a plan that was approved (see: headcount ledger approve)",
+    )
+    said = _part(what, "approve", "Say yes to the plan of a report, before anything of it is spent.", approve)
+    _add_name(said)
+    said.add_argument("file", metavar="FILE", help="the report, a file of YAML (see: docs/report-file.md)")
+    said.add_argument(
+        "--period",
+        type=short_text,
+        metavar="PERIOD",
+        help="a period of the kind that it is run for, where the file has {period}; the plan is approved for all of them "
+        "(default: a week)",
+    )
+    _add_by(said)
+    back = _part(what, "withdraw", "Take back the yes to a plan; what was released under it stays.", withdraw)
+    _add_name(back)
+    back.add_argument("plan", metavar="DIGEST", help="the digest of the plan, or its beginning")
+    _add_by(back)
     shown = _part(what, "show", "List the releases, with what became of each.", show)
     _add_name(shown, optional=True)
     shown.add_argument("--html", metavar="FILE", help="write a page, with what was spent over time, in place of a list")
@@ -115,6 +137,10 @@ def _add_name(part: argparse.ArgumentParser, optional: bool = False) -> None:
     part.add_argument("name", metavar="NAME", nargs="?" if optional else None, help=told)
 
 
+def _add_by(part: argparse.ArgumentParser) -> None:
+    part.add_argument("--by", type=short_text, metavar="WHO", help="who says so (default: whoever runs it)")
+
+
 def create(args: argparse.Namespace) -> None:
     """Add a data set."""
     from headcount.mechanisms.columns.times import check_zone
@@ -122,10 +148,40 @@ def create(args: argparse.Namespace) -> None:
 
     users = Users(args.user, args.time, check_zone(args.time_zone) if args.time is not None else None)
     limit = (args.limit_epsilon, args.limit_delta, args.per, args.adaptive)
-    dataset = make_dataset(args.name, args.unit, args.relation, *limit, users)
+    dataset = make_dataset(args.name, args.unit, args.relation, *limit, users, args.approved_only)
     ledger = open_ledger(args.ledger)
     ledger.create(dataset)
     print(f"data set {dataset.name} is in {ledger.name}: all releases together may spend {dataset.limit_description()}")
+
+
+def approve(args: argparse.Namespace) -> None:
+    """Store somebody's yes to the plan of a report."""
+    from headcount.pipelines.ledger.approvals import Approval
+    from headcount.pipelines.ledger.records import who
+    from headcount.pipelines.report_file.file import read_file
+    from headcount.pipelines.report_file.promised import make_plan
+
+    report, ledger = read_file(args.file), open_ledger(args.ledger)
+    named = report.account["dataset"].values[0] if "dataset" in report.account else None
+    if named != args.name:
+        theirs = "has no data set" if named is None else f"is for data set {named!r}"
+        raise ParameterError(f"{args.file} {theirs}, and this is the approval for {args.name!r}: give its own")
+    plan = make_plan(report, args.period, ledger.dataset(args.name))
+    by = args.by or who()
+    ledger.approve(Approval(args.name, plan.sha256, by, [each.approved for each in plan.releases]))
+    _, cost = plan.costs()
+    say(
+        f"approved by {by}: plan {plan.sha256[:16]} of {args.file}, {plan.runs:,} runs of {len(plan.releases)} releases, "
+        f"epsilon = {digits_up(cost.epsilon, 4):.4g} at delta = {cost.delta:g} together"
+    )
+
+
+def withdraw(args: argparse.Namespace) -> None:
+    """Take back somebody's yes."""
+    from headcount.pipelines.ledger.records import who
+
+    found = open_ledger(args.ledger).withdraw(args.name, args.plan, args.by or who())
+    say(f"withdrawn: plan {found.plan_sha256[:16]} of data set {args.name}, which {found.said_by} had approved")
 
 
 def show(args: argparse.Namespace) -> None:
@@ -137,7 +193,10 @@ def show(args: argparse.Namespace) -> None:
     if args.html is not None:
         _page(args.html, ledger.name, [(dataset, ledger.entries(dataset.name)) for dataset in found])
         return
-    say("\n\n".join(descriptions.listed(dataset, ledger.entries(dataset.name)) for dataset in found))
+    told = (
+        descriptions.listed(dataset, ledger.entries(dataset.name), ledger.approved(dataset.name)) for dataset in found
+    )
+    say("\n\n".join(told))
 
 
 def _page(path: str, name: str, kept: Sequence[tuple[Dataset, Sequence[Entry]]]) -> None:

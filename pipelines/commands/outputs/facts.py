@@ -64,6 +64,7 @@ class OverTime(NamedTuple):
     total: str
     limit: str
     holds: bool  # this release
+    approval: str | None = None  # who has approved the plan that this release is of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -212,10 +213,12 @@ class Facts:
             ]
         number = "1 release" if over_time.releases == 1 else f"{over_time.releases:,} releases"
         among = "this one among them" if over_time.holds else "this one is not among them"
+        approved = [] if over_time.approval is None else [over_time.approval]
         return [
             *said,
             f"Over time: the ledger of the data set `{over_time.dataset}` holds {number}, {among}. {over_time.total}",
             f"Its limit: {over_time.limit}; a job that would exceed it is refused before it reads anything.",
+            *approved,
         ]
 
     def post_processing(self) -> list[str]:

@@ -96,7 +96,14 @@ def over_time(url: str, dataset: str, found: Complete) -> OverTime:
                 f"changed: the ledger knows another report.json of release {found.report['release_id']!r}, so no statement is "
                 "made of this one"
             )
-    return OverTime(dataset, len(guarantees), total, known.limit_description(), bool(own))
+    approval = ledger.approval_of(found.report["release_id"]) if own else None
+    approved = None
+    if approval is not None:
+        approved = (
+            f"Before it was made, {approval.said_by} approved its plan, on {approval.at[:10]}: SHA-256 "
+            f"`{approval.plan_sha256}`."
+        )
+    return OverTime(dataset, len(guarantees), total, known.limit_description(), bool(own), approved)
 
 
 def stated(found: Complete, format: str, over_time: OverTime | None) -> tuple[str, Sequence[str]]:

@@ -301,4 +301,4 @@ def test_a_ledger_of_another_version_is_refused(ledger, run, url):
     with ledger._database.writing() as connection:
         connection.execute(sa.update(tables.ledger).values(version=1))
     for words in (["show"], ["create", "more", "--limit-epsilon", 1, "--limit-delta", 0]):
-        refused(run("ledger", *words, "--ledger", url), "has tables of version 1, and this is for version 2")
+        refused(run("ledger", *words, "--ledger", url), "has tables of version 1, and this is for version 3")

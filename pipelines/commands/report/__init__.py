@@ -1,0 +1,1 @@
+"""Commands on the file of a report."""
