@@ -49,6 +49,12 @@ def test_the_lines_of_python_are_ours():
         assert (args.file, args.period) == ("report.yaml", "2026-W46")
 
 
+def test_the_line_behind_dbt_is_ours():
+    (line,) = re.findall(r"^dbt run .+ && (headcount run .+)$", TEXT, re.MULTILINE)
+    args = parsed(shlex.split(line.replace("$week", "2026-W46")))
+    assert (args.file, args.period) == ("report.yaml", "2026-W46")
+
+
 def test_the_line_of_changes_is_ours():
     (line,) = re.findall(r"^headcount series .+$", TEXT, re.MULTILINE)
     assert parsed(shlex.split(line)).output == "series/"
