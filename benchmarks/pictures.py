@@ -98,7 +98,7 @@ def noisy(log: pa.Table, key: Path) -> None:
 
 def epsilon(log: pa.Table) -> None:
     """What an epsilon buys: the share of all events whose items are shown, and the median error."""
-    found = headcount.compare(
+    found = headcount.rehearse(
         public_data=log, user="user_id", item="page", epsilon=list(EPSILONS), methods=["histogram"], releases=3
     ).to_pandas()
     means = found.groupby("epsilon")[["covered", "median_error", "items"]].mean()

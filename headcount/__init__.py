@@ -10,10 +10,11 @@
 
 There is a function for every command that counts events: `histogram`, `aggregate`, `total`, `funnel`, `retention`, `activity`,
 `actives`, `partitions`, `top`, `count_release`, `plume`, `sampled`, `heavy_hitters`, `quantiles`, `distribution`, `shape` and
-`choose_bound`; and `compare`, which measures these on data that is public, and `forecast`, which needs none. A frame is one
-of pandas or Polars, an Arrow table, batch or reader, a DuckDB relation, whatever else has `__arrow_c_stream__`, a dict of
-lists, or a list of dicts. Nothing of Beam is imported. `headcount.transforms` has the same for Beam pipelines, and
-`headcount.mechanisms` the parts. `run` makes all releases of a report from one file, as the command does, and needs Beam.
+`choose_bound`; `rehearse`, which measures these on data that is public, and `forecast`, which needs none; and `series` and
+`diff`, which tell what changed between releases. A frame is one of pandas or Polars, an Arrow table, batch or reader, a DuckDB
+relation, whatever else has `__arrow_c_stream__`, a dict of lists, or a list of dicts. Nothing of Beam is imported.
+`headcount.transforms` has the same for Beam pipelines, and `headcount.mechanisms` the parts.
+`run` makes all releases of a report from one file, as the command does, and needs Beam.
 """
 
 from __future__ import annotations
@@ -50,19 +51,22 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/headcount/test_face
     from headcount.mechanisms.errors import HeadcountError as HeadcountError
     from headcount.mechanisms.errors import InputError as InputError
     from headcount.mechanisms.errors import ParameterError as ParameterError
+    from headcount.over_time import diff as diff
+    from headcount.over_time import series as series
     from headcount.reports import run as run
     from headcount.result import Result as Result
-    from headcount.studies import compare as compare
     from headcount.studies import forecast as forecast
+    from headcount.studies import rehearse as rehearse
 
 # Where the public names live.
 _ROOMS = {
     "calls": "actives activity aggregate choose_bound count_release distribution funnel heavy_hitters histogram partitions "
     "plume quantiles retention sampled shape top total",
     "mechanisms.errors": "HeadcountError InputError ParameterError",
+    "over_time": "diff series",
     "reports": "run",
     "result": "Result",
-    "studies": "compare forecast",
+    "studies": "forecast rehearse",
 }
 
 __all__, __getattr__, __dir__ = lazy_face(__name__, _ROOMS)

@@ -9,13 +9,13 @@ from headcount.functions import suggesting
 
 if TYPE_CHECKING:
     from headcount.functions import Columns, Path
-    from headcount.pipelines.studies.comparison import Comparison
     from headcount.pipelines.studies.outlook import Forecast
+    from headcount.pipelines.studies.rehearsal import Rehearsal
     from headcount.result import Result
 
 
 @suggesting
-def compare(
+def rehearse(
     *,
     public_data: Any,
     user: str,
@@ -39,12 +39,12 @@ def compare(
     where: str | None = None,
     join: Any = None,
     on: str | None = None,
-) -> Comparison:
+) -> Rehearsal:
     """What each method would give at each epsilon, measured against the truth of data that is public or made up.
 
     Guarantee: none. The result is exact in part, and so is not private: it is for data that nobody needs to protect.
 
-        headcount.compare(public_data=frame, user="user_id", item="page", epsilon=[0.1, 1])
+        headcount.rehearse(public_data=frame, user="user_id", item="page", epsilon=[0.1, 1])
 
     Parameters:
         public_data: the events, as `histogram` takes them; public or made up, as their name here says.
@@ -60,16 +60,16 @@ def compare(
         user, item, count, relation, and all that follow: as for `histogram`.
 
     The result has a row for each release: question, method, command, epsilon, delta, relation, release, what it is worth, and
-    what it decided; `to_pandas()` gives them, and `save(folder)` writes compare.csv and compare.html.
+    what it decided; `to_pandas()` gives them, and `save(folder)` writes rehearse.csv and rehearse.html.
     """
-    return _compared({name: value for name, value in locals().items() if name != "public_data"}, public_data)
+    return _rehearsed({name: value for name, value in locals().items() if name != "public_data"}, public_data)
 
 
-def _compared(parameters: Mapping[str, Any], data: Any) -> Comparison:
+def _rehearsed(parameters: Mapping[str, Any], data: Any) -> Rehearsal:
     """What the command finds, by its flags, checks and runs."""
     from headcount.keywords import namespace, spelled
     from headcount.mechanisms.errors import HeadcountError
-    from headcount.pipelines.commands.studies import compare as command
+    from headcount.pipelines.commands.studies import rehearse as command
     from headcount.pipelines.in_memory import frames
     from headcount.pipelines.studies.data import in_memory
 
@@ -78,7 +78,7 @@ def _compared(parameters: Mapping[str, Any], data: Any) -> Comparison:
         command.check(args)
         events = frames.counted(data, args)
         item_type = str if events.keys is None else events.keys.item_type
-        return command.compared(in_memory(events.batches, item_type), args)
+        return command.rehearsed(in_memory(events.batches, item_type), args)
     except HeadcountError as error:
         raise spelled(error) from None
 

@@ -120,8 +120,8 @@ COMMANDS = {
         "headcount.pipelines.commands.report.run",
         "Make all releases of a report from one file, and a page over them.",
     ),
-    "compare": Listed(
-        "headcount.pipelines.commands.studies.compare",
+    "rehearse": Listed(
+        "headcount.pipelines.commands.studies.rehearse",
         "Run the methods at several epsilons on data that is public or made up, and measure them against its truth.",
     ),
     "forecast": Listed(
@@ -143,6 +143,14 @@ COMMANDS = {
     "statement": Listed(
         "headcount.pipelines.commands.outputs.statement",
         "Tell people outside what a release promises, how, and what it does not protect.",
+    ),
+    "series": Listed(
+        "headcount.pipelines.commands.outputs.series",
+        "Put releases of one kind side by side, and tell what changed between them from what is noise.",
+    ),
+    "diff": Listed(
+        "headcount.pipelines.commands.outputs.diff",
+        "Tell what changed between two releases of one kind from what is noise.",
     ),
     "ledger": Listed(
         "headcount.pipelines.commands.ledger.command",

@@ -161,7 +161,7 @@ def _help_papers() -> str:
     wide = max(map(len, PAPER_FLAGS))
     return "\n".join(
         [
-            "Methods of the papers that no default takes. They keep the same promise; headcount compare runs those",
+            "Methods of the papers that no default takes. They keep the same promise; headcount rehearse runs those",
             "for counts and names beside the defaults, on data that is public.",
             *_listed(PAPER_GROUPS),
             "",

@@ -77,9 +77,10 @@ QUESTIONS = (
         "privacy.md#a-user-or-a-user-in-one-day",
     ),
     Question("What will an epsilon give me?", "forecast --users 1e6 ...", "forecast.md"),
-    Question("Which method is best for data like mine?", "compare --public-data FILE", "compare.md"),
+    Question("Which method is best for data like mine?", "rehearse --public-data FILE", "rehearse.md"),
     Question("What will a year of reports cost?", "plan FILE", "report-file.md#one-promise-for-a-year"),
     Question("How do I make a whole report every week?", "run FILE --period 2026-W46", "report-file.md"),
+    Question("What changed since last week?", "diff LAST-WEEK THIS-WEEK", "over-time.md"),
     Question("How much may I still release this year?", "ledger total NAME", "ledger.md"),
     Question("What do I tell people outside?", "statement OUT", "statement.md"),
     Question("Does it keep what it promises?", "audit ...", "audit.md"),
@@ -90,7 +91,8 @@ OTHER_WORDS = {
     "count": (
         "histogram (users or events of each item)",
         "total (how many users and events in all)",
-    )
+    ),
+    "compare": ("rehearse (methods on your data)", "diff (two releases)"),
 }
 
 GROUPS = {
@@ -98,9 +100,9 @@ GROUPS = {
     "people, each as a whole": "funnel retention activity actives",
     "names alone": "partitions top heavy-hitters",
     "one column as a whole": "quantiles distribution shape",
-    "before a release": "forecast compare choose-bound key",
+    "before a release": "forecast rehearse choose-bound key",
     "a whole report": "plan run",
-    "after a release": "show verify statement ledger audit",
+    "after a release": "show series diff verify statement ledger audit",
     "to try, and for pipelines of your own": "demo generate explain-yaml completion",
 }
 

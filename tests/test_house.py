@@ -42,6 +42,7 @@ ROOMS_OF_PIPELINES = (
     "in_memory",
     "studies",
     "audits",
+    "over_time",
     "report_file",
     "commands",
 )

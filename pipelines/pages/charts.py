@@ -10,6 +10,7 @@ import dataclasses
 import html
 import math
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -131,16 +132,31 @@ def _spark(row: Spark, places: int) -> str:
         across = (place + 0.5) / places * _SPARK_WIDTH
         return f"{_short(across)},{_short(_SPARK_HEIGHT * (most - number) / (most - least))}"
 
-    band = [(place, low, high) for place, _, low, high in row.points if low is not None and high is not None]
     parts = [
         f'<svg class="spark" viewBox="0 0 {_SPARK_WIDTH} {_SPARK_HEIGHT}" preserveAspectRatio="none" role="img">',
         f"<title>{_escaped(', '.join(row.names))}</title><desc>{_escaped(row.alt)}</desc>",
     ]
-    if band:
-        shape = [at(place, high) for place, _, high in band] + [at(place, low) for place, low, _ in reversed(band)]
-        parts.append(f'<polygon class="band series-0" points="{" ".join(shape)}"/>')
-    path = " ".join(at(place, number) for place, number, _, _ in row.points)
-    return "".join([*parts, f'<polyline class="line series-0" points="{path}"/>', "</svg>"])
+    runs = _runs(row.points)
+    for run in runs:
+        band = [(place, low, high) for place, _, low, high in run if low is not None and high is not None]
+        if band:
+            shape = [at(place, high) for place, _, high in band] + [at(place, low) for place, low, _ in reversed(band)]
+            parts.append(f'<polygon class="band series-0" points="{" ".join(shape)}"/>')
+    for run in runs:
+        path = [at(place, number) for place, number, _, _ in run]
+        across, down = path[0].split(",") if len(path) == 1 else ("", "")
+        parts.append(
+            f'<circle class="mark series-0" cx="{across}" cy="{down}" r="2.6"/>'
+            if across
+            else f'<polyline class="line series-0" points="{" ".join(path)}"/>'
+        )
+    return "".join([*parts, "</svg>"])
+
+
+def _runs(points: Sequence[tuple[int, float, float | None, float | None]]) -> list[Sequence[Any]]:
+    """Points without a gap between their places: a line is broken where a place has none."""
+    cuts = [k for k in range(1, len(points)) if points[k][0] != points[k - 1][0] + 1]
+    return [points[start:end] for start, end in zip([0, *cuts], [*cuts, len(points)], strict=True)]
 
 
 def cloud(points: np.ndarray, x: Axis, y: Axis, alt: str, guides: Sequence[tuple[float, str]] = ()) -> Drawn:

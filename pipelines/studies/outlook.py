@@ -15,8 +15,8 @@ import pyarrow as pa
 from headcount.pipelines.pages import charts, layout
 from headcount.pipelines.pages.axes import Axis
 from headcount.pipelines.reports.summary import aligned
-from headcount.pipelines.studies.comparison import write_files
 from headcount.pipelines.studies.forecast import MEANINGS, Expected, Outlook
+from headcount.pipelines.studies.rehearsal import write_files
 
 #: What stands above a forecast.
 HEAD = "a forecast: whole releases on made-up users, without any data of yours; it costs no epsilon"

@@ -36,7 +36,7 @@ _ASSUMED = (
     "1,000 and 5,000 items; and 50,000 users alike with 3 events, on 1,500 items"
 )
 _LEVELS = "each event at random on one of the leaves, as many as there are items; each level has as many times the nodes above"
-_YOURS = "for data like yours see headcount forecast, for public data headcount compare"
+_YOURS = "for data like yours see headcount forecast, for public data headcount rehearse"
 _MOST_ITEMS = 50_000  # of a public domain: each gets noise in each of the logs
 _MOST_COMBINATIONS = 100  # of public columns: each gets noise for every item that is named
 _SEED = 1

@@ -43,10 +43,14 @@ WEEK = (
     ("forecast --like out --epsilon 1 --output forecast", "forecast.html"),
     ("forecast --users 2000 --events-per-user 10 --items 200 --skew 1 --epsilon 1 --json", '"forecasts"'),
     (
-        "compare --public-data visits.parquet --user user_id --item page --epsilon 1 --methods histogram --question users "
-        "--output compared",
-        "compare.html",
+        "rehearse --public-data visits.parquet --user user_id --item page --epsilon 1 --methods histogram --question users "
+        "--output rehearsed",
+        "rehearse.html",
     ),
+    ("total --input visits.parquet --user user_id --epsilon 1 --of users --output total-1", "users"),
+    ("total --input visits.parquet --user user_id --epsilon 1 --of users --output total-2", "users"),
+    ("diff total-1 total-2", "within the noise"),
+    ("series total-1 total-2 --output series", "changes.html"),
     (
         "randomize --of tea --epsilon 1 --delta 1e-8 --relation replace --users 100000 --buckets 400000 --salt may "
         "--output messages.parquet",
@@ -72,7 +76,7 @@ def test_a_week_with_the_command(run, tmp_path):
         assert "Traceback" not in done.stdout + done.stderr, (line, done.stderr)
         assert done.returncode == (2 if line.startswith("2 ") else 0), (line, done.stdout, done.stderr)
         assert expected in done.stdout + done.stderr, (line, done.stdout, done.stderr)
-    assert (tmp_path / "ledger.html").exists() and (tmp_path / "compared" / "compare.csv").exists()
+    assert (tmp_path / "ledger.html").exists() and (tmp_path / "rehearsed" / "rehearse.csv").exists()
 
 
 def test_every_command_is_run():

@@ -85,9 +85,9 @@ def folders(tmp_path_factory):
         made[job] = tmp_path_factory.mktemp("page") / "out"
         if job == COMPARED:
             log = {"user": [k % 400 for k in range(4000)], "item": [k * k % 37 for k in range(4000)]}
-            found = headcount.compare(public_data=log, user="user", item="item", epsilon=[0.5, 1, 4], releases=2)
+            found = headcount.rehearse(public_data=log, user="user", item="item", epsilon=[0.5, 1, 4], releases=2)
             found.save(made[job])
-            (made[job] / "compare.html").rename(made[job] / "report.html")
+            (made[job] / "rehearse.html").rename(made[job] / "report.html")
             continue
         called(job, data, label="Pages seen on the site", period="2026-11")[0].save(made[job])
     return made

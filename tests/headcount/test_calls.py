@@ -43,7 +43,7 @@ def test_a_call_releases_what_the_command_does(job, data, tmp_path):
 def test_there_is_a_job_for_every_function():
     names = {JOBS[job].split()[0].replace("-", "_") for job in OF_EVENTS}
     assert names == {name for name in headcount.__all__ if name.islower()} - {
-        "compare",
+        "rehearse",
         "forecast",
         "run",
     }  # which are no jobs

@@ -16,9 +16,10 @@ from headcount.pipelines.flags.flag import in_python
 from headcount.pipelines.parser import make_parser
 from tests.face_names import typed_names
 
-STUDIES = {"compare", "forecast"}  # which promise nothing, and take data under a name that says so, or none
+STUDIES = {"rehearse", "forecast"}  # which promise nothing, and take data under a name that says so, or none
+OVER_TIME = {"series": ["releases"], "diff": ["before", "after"]}  # which take what is released, by its place
 REPORTS = {"run"}  # of a file that says the rest
-FUNCTIONS = [name for name in headcount.__all__ if name.islower() and name not in STUDIES | REPORTS]
+FUNCTIONS = [name for name in headcount.__all__ if name.islower() and name not in STUDIES | REPORTS | {*OVER_TIME}]
 
 
 def test_every_command_on_events_is_a_function():
@@ -26,10 +27,10 @@ def test_every_command_on_events_is_a_function():
     assert {name.replace("-", "_") for name in jobs} == set(FUNCTIONS)
 
 
-@pytest.mark.parametrize("name", sorted([*FUNCTIONS, *STUDIES]))
+@pytest.mark.parametrize("name", sorted([*FUNCTIONS, *STUDIES, *OVER_TIME]))
 def test_the_signature_is_that_of_the_flags(name):
     parameters = dict(inspect.signature(getattr(headcount, name)).parameters)
-    if name not in STUDIES:
+    if name in FUNCTIONS:
         assert parameters.pop("data").kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
     command = name.replace("_", "-")
     flags = {
@@ -39,13 +40,13 @@ def test_the_signature_is_that_of_the_flags(name):
     }
     assert set(parameters) == set(flags)
     for parameter in parameters.values():
-        assert parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        assert (parameter.kind is not inspect.Parameter.KEYWORD_ONLY) == (parameter.name in OVER_TIME.get(name, []))
         if parameter.default is not inspect.Parameter.empty:  # else it is needed, and a flag cannot be
             default = flags[parameter.name]
             assert (parameter.default, type(parameter.default)) == (default, type(default)), parameter.name
 
 
-@pytest.mark.parametrize("name", sorted([*FUNCTIONS, *STUDIES]))
+@pytest.mark.parametrize("name", sorted([*FUNCTIONS, *STUDIES, *OVER_TIME]))
 def test_the_help_has_every_parameter_and_an_example(name):
     function = getattr(headcount, name)
     text = inspect.getdoc(function) or ""
@@ -84,9 +85,10 @@ headcount.quantiles(table, value="value", lo=0, hi=100, quantile=0.5, **shared)
 headcount.distribution(table, item="item", domain=["i0", "i1"], **shared)
 headcount.shape(table, item="item", domain_size=10, **shared)
 headcount.choose_bound(table, item="item", user="user", epsilon=0.1, for_epsilon=1, for_delta=1e-6)
-headcount.compare(public_data=table, item="item", user="user", epsilon=1, question="names", releases=1)
+headcount.rehearse(public_data=table, item="item", user="user", epsilon=1, question="names", releases=1)
 headcount.forecast(users=300, events_per_user=5, items=50, skew=1, epsilon=1, delta=1e-4)
 result = headcount.histogram(table, item="item", **shared)
+headcount.diff(headcount.histogram(table, item="item", **shared), result)
 repr(result), result._repr_html_(), result.report, result.save(sys.argv[1])
 for word in ("apache_beam", "headcount.transforms", "polars", "duckdb"):
     assert word not in sys.modules, word

@@ -13,18 +13,18 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines.command import Rows, Tool, add_json, say
 from headcount.pipelines.commands.outputs.complete import read_complete, reading
-from headcount.pipelines.commands.studies.compare import epsilons
+from headcount.pipelines.commands.studies.rehearse import epsilons
 from headcount.pipelines.flags import numbers, options
 from headcount.pipelines.flags.flag import add
 from headcount.pipelines.studies import from_release
 from headcount.pipelines.studies.bar import Bar
-from headcount.pipelines.studies.comparison import check_folder
 from headcount.pipelines.studies.forecast import foresee, looked_at
 from headcount.pipelines.studies.from_levels import LevelsRelease
 from headcount.pipelines.studies.methods import Method, Promised, method_of
 from headcount.pipelines.studies.outlook import CSV, PAGE, Forecast
 from headcount.pipelines.studies.populations import assumed
 from headcount.pipelines.studies.populations.models import MOST_EVENTS, Believed
+from headcount.pipelines.studies.rehearsal import check_folder
 
 DELTA = 1e-8
 _NUMBERS = ("users", "events_per_user", "items", "skew")

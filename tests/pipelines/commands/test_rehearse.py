@@ -1,4 +1,4 @@
-"""`headcount compare` and `headcount.compare`: what they read, refuse, print and write."""
+"""`headcount rehearse` and `headcount.rehearse`: what they read, refuse, print and write."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import headcount
-from headcount.pipelines.commands.studies import compare
+from headcount.pipelines.commands.studies import rehearse
 from headcount.pipelines.parser import parse
-from headcount.pipelines.studies.comparison import NOT_PRIVATE, lines, shown
+from headcount.pipelines.studies.rehearsal import NOT_PRIVATE, lines, shown
 from headcount.pipelines.studies.scores import MEANINGS
 from tests.pipelines.refusals import refused
 
@@ -32,7 +32,7 @@ COLUMNS = ["question", "method", "command", "epsilon", "delta", "relation", "rel
 def found():
     """Of each question some methods, two releases of each; the last takes no part in what is refused."""
     methods = ["histogram-events", "count-release", "partitions", "laplace"]
-    return headcount.compare(public_data=EVENTS, **SHARED, epsilon=[4, 1], methods=methods, releases=2, large_from=50)
+    return headcount.rehearse(public_data=EVENTS, **SHARED, epsilon=[4, 1], methods=methods, releases=2, large_from=50)
 
 
 def test_what_is_printed_says_first_that_it_is_not_private(found):
@@ -73,18 +73,18 @@ def test_a_notebook_shows_the_means(found):
 
 def test_csv_has_a_line_for_each_release(found, tmp_path):
     written = found.save(tmp_path / "out")
-    assert written == [str(tmp_path / "out" / name) for name in ("compare.csv", "compare.html")]
-    rows = list(csv.DictReader(io.StringIO((tmp_path / "out" / "compare.csv").read_text())))
+    assert written == [str(tmp_path / "out" / name) for name in ("rehearse.csv", "rehearse.html")]
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "out" / "rehearse.csv").read_text())))
     assert list(rows[0]) == COLUMNS and len(rows) == 16
     assert rows[0]["command"] == "headcount histogram --of events" and rows[0]["decision"].startswith("chosen: ")
-    with pytest.raises(headcount.ParameterError, match="has a compare.csv already"):
+    with pytest.raises(headcount.ParameterError, match="has a rehearse.csv already"):
         found.save(tmp_path / "out")
     found.save(tmp_path / "out", overwrite=True)
 
 
 def test_the_page_has_curves_and_nothing_from_elsewhere(found, tmp_path):
     found.save(tmp_path)
-    page = (tmp_path / "compare.html").read_text()
+    page = (tmp_path / "rehearse.html").read_text()
     assert page.encode() == found.html(), "the same bytes again"
     assert NOT_PRIVATE in page and page.count('<svg class="chart"') == 3 + 3 + 2
     assert "missing mass by epsilon" in page and ">missing mass</th>" in page
@@ -115,23 +115,23 @@ def test_the_command_reads_files_with_keys_and_counts(run, log, tmp_path):
     pyarrow.csv.write_csv(pa.table(EVENTS), csv_log)
     for path in (log, csv_log):
         status, out, err = run(
-            *("compare", "--public-data", str(path), "--user", "user_id", "--item", "page", "--item", "hour"),
+            *("rehearse", "--public-data", str(path), "--user", "user_id", "--item", "page", "--item", "hour"),
             *("--count", "n", "--question", "users", "--methods", "plume", "--epsilon", "5", "--releases", "1"),
             *("--output", str(tmp_path / path.suffix)),
         )
         assert (status, err) == (0, [])
         assert out.splitlines()[0] == NOT_PRIVATE
         assert "6,000 events, 400 users, 12 items; one release at each epsilon" in out
-        assert f"wrote {tmp_path / path.suffix}/compare.csv" in out
-        assert (tmp_path / path.suffix / "compare.csv").exists()
+        assert f"wrote {tmp_path / path.suffix}/rehearse.csv" in out
+        assert (tmp_path / path.suffix / "rehearse.csv").exists()
 
 
 def test_data_that_is_not_said_to_be_public_is_refused(run, log):
     columns = ["--user", "user_id", "--item", "page"]
-    refused(run("compare", "--input", str(log), *columns), "not private", "--public-data", "headcount forecast")
-    refused(run("compare", *columns), "missing --public-data")
+    refused(run("rehearse", "--input", str(log), *columns), "not private", "--public-data", "headcount forecast")
+    refused(run("rehearse", *columns), "missing --public-data")
     with pytest.raises(TypeError):
-        headcount.compare(EVENTS, **SHARED)
+        headcount.rehearse(EVENTS, **SHARED)
 
 
 @pytest.mark.parametrize(
@@ -146,41 +146,41 @@ def test_data_that_is_not_said_to_be_public_is_refused(run, log):
     ],
 )
 def test_refusals_come_before_anything_is_read(run, flags, words):
-    refused(run("compare", "--public-data", "no-such-file.csv", "--user", "u", "--item", "i", *flags), words)
+    refused(run("rehearse", "--public-data", "no-such-file.csv", "--user", "u", "--item", "i", *flags), words)
 
 
 def test_an_output_that_exists_is_refused_before_anything_is_read(run, tmp_path):
-    (tmp_path / "compare.csv").write_text("mine")
+    (tmp_path / "rehearse.csv").write_text("mine")
     flags = ["--public-data", "no-such-file.csv", "--user", "u", "--item", "i", "--output", str(tmp_path)]
-    refused(run("compare", *flags), "has a compare.csv already")
-    assert (tmp_path / "compare.csv").read_text() == "mine"
+    refused(run("rehearse", *flags), "has a rehearse.csv already")
+    assert (tmp_path / "rehearse.csv").read_text() == "mine"
 
 
-def test_no_events_are_nothing_to_compare():
+def test_no_events_are_nothing_to_rehearse():
     with pytest.raises(headcount.ParameterError, match="no events"):
-        headcount.compare(
+        headcount.rehearse(
             public_data={"user_id": pa.array([], pa.string()), "page": pa.array([], pa.string())}, **SHARED
         )
 
 
 def test_a_refusal_of_python_names_keywords():
     with pytest.raises(headcount.ParameterError, match="^epsilon must be positive"):
-        headcount.compare(public_data=EVENTS, **SHARED, epsilon=0)
+        headcount.rehearse(public_data=EVENTS, **SHARED, epsilon=0)
     with pytest.raises(TypeError, match="did you mean 'public_data'"):
-        headcount.compare(public_dat=EVENTS, **SHARED)
+        headcount.rehearse(public_dat=EVENTS, **SHARED)
 
 
 def test_what_some_methods_refuse_is_said_and_what_all_do_is_refused():
     methods, tiny = ["one-stage", "histogram"], SHARED | {"delta": 1e-30}  # too small to name items by law
-    found = headcount.compare(public_data=EVENTS, **tiny, epsilon=1, methods=methods, releases=1)
+    found = headcount.rehearse(public_data=EVENTS, **tiny, epsilon=1, methods=methods, releases=1)
     assert sorted(row["refused"] is None for row in found.records()) == [False, True]
     assert "histogram refused: naming items" in repr(found) and "refused" in found._repr_html_()
     with pytest.raises(headcount.ParameterError, match="^delta must be positive"):
-        headcount.compare(public_data=EVENTS, **SHARED | {"delta": 0}, epsilon=1)
+        headcount.rehearse(public_data=EVENTS, **SHARED | {"delta": 0}, epsilon=1)
 
 
 def test_defaults():
-    args, _ = parse(compare.COMMAND, [])
+    args, _ = parse(rehearse.COMMAND, [])
     assert (args.epsilon, args.delta, args.releases) == ((0.1, 0.5, 1.0, 2.0, 5.0), 1e-8, 3)
 
 

@@ -1,4 +1,4 @@
-"""What a comparison found: as lines for a terminal, as a table, and as CSV."""
+"""What a rehearsal found: as lines for a terminal, as a table, and as CSV."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from headcount.pipelines.studies.methods import QUESTIONS, Method
 from headcount.pipelines.studies.run import Cell
 from headcount.pipelines.studies.scores import MEANINGS
 
-#: What stands above everything that a comparison shows.
+#: What stands above everything that a rehearsal shows.
 NOT_PRIVATE = "NOT PRIVATE: measured against the exact truth, for data that is public or made up and for no other"
 
-CSV, PAGE = "compare.csv", "compare.html"
+CSV, PAGE = "rehearse.csv", "rehearse.html"
 
 # The columns of the terminal, and what they are called there.
 _COUNTS = {
@@ -41,7 +41,7 @@ _NAMES = {"items": "items", "missing_mass": "missing mass", "covered": "events s
 
 
 @dataclasses.dataclass(frozen=True)
-class Comparison:
+class Rehearsal:
     """The cells of a grid on one data set, which `data` describes in words. Not private.
 
     Printed, it is what the terminal shows; in a notebook, a table of the means.
@@ -122,7 +122,7 @@ class Comparison:
         return written.getvalue()
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> list[str]:
-        """Write compare.csv and compare.html into a folder; the paths of what was written."""
+        """Write rehearse.csv and rehearse.html into a folder; the paths of what was written."""
         return write_files(os.fspath(folder), overwrite, {CSV: self.csv().encode(), PAGE: self.html()})
 
     def html(self) -> bytes:
@@ -135,7 +135,9 @@ class Comparison:
             parts.append({"title": asked.description.capitalize(), "charts": drawn, "heads": heads, "rows": rows})
         bands = " The shaded parts reach from the least to the most of the releases." if self.releases > 1 else ""
         about = f"{self._about()}.{bands}"
-        return layout.render("compare.html", not_private=NOT_PRIVATE, about=about, questions=parts, notes=self._notes())
+        return layout.render(
+            "rehearse.html", not_private=NOT_PRIVATE, about=about, questions=parts, notes=self._notes()
+        )
 
     def _about(self) -> str:
         each = "one release" if self.releases == 1 else f"means of {self.releases} releases"

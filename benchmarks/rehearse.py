@@ -1,6 +1,6 @@
-"""How long a comparison takes: all methods at five epsilons on a generated log of a million rows.
+"""How long a rehearsal takes: all methods at five epsilons on a generated log of a million rows.
 
-    python benchmarks/compare.py [--rows 1000000] [--releases 1 3] [--law tail]
+    python benchmarks/rehearse.py [--rows 1000000] [--releases 1 3] [--law tail]
 
 The bar is two minutes on two cores, with reading, scoring and both files. Seconds by method tell where the time goes: those of
 calibration fall on the first release at an epsilon, so that more releases take less than as many times.
@@ -15,7 +15,7 @@ from collections import defaultdict
 
 from _shared import DATA, OUT, event_log, headcount, run, write_csv
 
-from headcount.pipelines.commands.studies.compare import EPSILONS
+from headcount.pipelines.commands.studies.rehearse import EPSILONS
 from headcount.pipelines.parser import parse
 from headcount.pipelines.studies.data import Data, in_memory
 from headcount.pipelines.studies.methods import QUESTIONS, Promised, methods_of
@@ -51,7 +51,7 @@ def main() -> None:
     lines = []
     for releases in args.releases:
         with tempfile.TemporaryDirectory() as folder:
-            words = ["compare", *flags, "--releases", str(releases), "--output", folder]
+            words = ["rehearse", *flags, "--releases", str(releases), "--output", folder]
             seconds, cpu, megabytes = run(headcount(words))
         passed = "PASS" if seconds <= BAR else "FAIL"
         print(
@@ -60,8 +60,8 @@ def main() -> None:
         )
         line = {"law": args.law, "rows": str(args.rows), "releases": str(releases)}
         lines.append(line | {"seconds": f"{seconds:.1f}", "cpu": f"{cpu:.1f}", "megabytes": f"{megabytes:.0f}"})
-    write_csv(lines, OUT / "compare.csv")
-    from headcount.pipelines.commands.studies.compare import COMMAND
+    write_csv(lines, OUT / "rehearse.csv")
+    from headcount.pipelines.commands.studies.rehearse import COMMAND
     from headcount.pipelines.studies.rows_of_files import read_contributions
 
     batches, keys = read_contributions(parse(COMMAND, flags)[0], [str(path)])

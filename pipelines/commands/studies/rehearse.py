@@ -1,4 +1,4 @@
-"""`headcount compare`: on public data, what each method would give at each epsilon, against the truth."""
+"""`headcount rehearse`: on public data, what each method would give at each epsilon, against the truth."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from headcount.pipelines.command import Tool, say
 from headcount.pipelines.flags import groups, numbers, options
 from headcount.pipelines.flags.flag import add
 from headcount.pipelines.studies.bar import Bar
-from headcount.pipelines.studies.comparison import Comparison, check_folder
 from headcount.pipelines.studies.data import Data
 from headcount.pipelines.studies.methods import QUESTIONS, Promised, methods_of, named
+from headcount.pipelines.studies.rehearsal import Rehearsal, check_folder
 from headcount.pipelines.studies.run import grid
 from headcount.pipelines.studies.scores import LARGE_FROM
 
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(group, "--input", action="append", help=argparse.SUPPRESS, python=False)  # refused in words
     groups.add_kind_of_files(group)
     groups.add_columns(group)
-    group = parser.add_argument_group("what to compare")
+    group = parser.add_argument_group("what to rehearse")
     group.add_argument(
         "--epsilon",
         type=epsilons,
@@ -94,10 +94,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         group,
         "--output",
         metavar="DIR",
-        help="the folder of compare.csv and compare.html (default: none)",
+        help="the folder of rehearse.csv and rehearse.html (default: none)",
         python=False,
     )
-    add(group, "--overwrite", action="store_true", help="replace those of an earlier comparison", python=False)
+    add(group, "--overwrite", action="store_true", help="replace those of an earlier rehearsal", python=False)
 
 
 def epsilons(text: str) -> tuple[float, ...]:
@@ -111,10 +111,10 @@ def words(text: str) -> tuple[str, ...]:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuse what cannot be compared, before anything is read."""
+    """Refuse what cannot be rehearsed, before anything is read."""
     if args.input is not None:
         raise ParameterError(
-            "--input is for private releases, and what compare prints is not private: give the data by --public-data if it is "
+            "--input is for private releases, and what rehearse prints is not private: give the data by --public-data if it is "
             "public or made up, and else see headcount forecast, which needs none"
         )
     if not args.epsilon:
@@ -130,10 +130,10 @@ def promises(args: argparse.Namespace) -> list[Promised]:
     return [Promised(epsilon, args.delta, args.relation) for epsilon in sorted(args.epsilon)]
 
 
-def compared(data: Data, args: argparse.Namespace) -> Comparison:
+def rehearsed(data: Data, args: argparse.Namespace) -> Rehearsal:
     """All methods that are asked for at all epsilons, against the truth of the data."""
     if len(data.items) == 0:
-        raise ParameterError("the data has no events, so there is nothing to compare")
+        raise ParameterError("the data has no events, so there is nothing to rehearse")
     methods = methods_of(args.question or QUESTIONS, args.max_items or data.items_per_user(_USUAL_SHARE))
     methods = methods if args.methods is None else named(methods, args.methods)
     asked = promises(args)
@@ -141,10 +141,10 @@ def compared(data: Data, args: argparse.Namespace) -> Comparison:
         cells = grid(data, methods, asked, args.releases, large_from=args.large_from, step=bar.step)
     if cells and all(cell.refused is not None for cell in cells):
         raise ParameterError(str(cells[0].refused))
-    return Comparison(data.description(), tuple(cells), args.releases, args.large_from)
+    return Rehearsal(data.description(), tuple(cells), args.releases, args.large_from)
 
 
-def compare(args: argparse.Namespace) -> None:
+def rehearse(args: argparse.Namespace) -> None:
     """Read, run, print, and write what is asked for."""
     check(args)
     options.require(args, "--public-data", "--user", "--item")
@@ -154,18 +154,18 @@ def compare(args: argparse.Namespace) -> None:
     if args.output is not None:
         check_folder(args.output, args.overwrite)
     batches, keys = read_contributions(args, args.public_data)
-    found = compared(in_memory(batches, keys.item_type), args)
+    found = rehearsed(in_memory(batches, keys.item_type), args)
     say(found.text())
     if args.output is not None:
         print("\n".join(["", *(f"wrote {path}" for path in found.save(args.output, overwrite=True))]))
 
 
 COMMAND = Tool(
-    name="compare",
+    name="rehearse",
     add_arguments=add_arguments,
-    do=compare,
+    do=rehearse,
     example=(
-        "headcount compare --public-data visits.parquet --user user_id --item page \\\n"
-        "      --epsilon 0.5,1,2 --delta 1e-8 --output compared/"
+        "headcount rehearse --public-data visits.parquet --user user_id --item page \\\n"
+        "      --epsilon 0.5,1,2 --delta 1e-8 --output rehearsed/"
     ),
 )
