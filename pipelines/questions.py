@@ -69,7 +69,7 @@ QUESTIONS = (
     Question("What will an epsilon give me?", "forecast --users 1e6 ...", "forecast.md"),
     Question("Which method is best for data like mine?", "rehearse --public-data FILE", "rehearse.md"),
     Question("How do I make a whole report every week?", "run FILE --period 2026-W46", "report-file.md"),
-    Question("What changed since last week?", "diff LAST-WEEK THIS-WEEK", "over-time.md"),
+    Question("What changed since last week?", "diff LAST-OUT THIS-OUT", "over-time.md"),
     Question("How much may I still release this year?", "ledger total NAME", "ledger.md"),
     Question("What do I tell people outside?", "statement OUT", "statement.md"),
 )
