@@ -80,7 +80,7 @@ QUESTIONS = (
     Question("Which method is best for data like mine?", "rehearse --public-data FILE", "rehearse.md"),
     Question("What will a year of reports cost?", "plan FILE", "report-file.md#one-promise-for-a-year"),
     Question("How do I make a whole report every week?", "run FILE --period 2026-W46", "report-file.md"),
-    Question("What changed since last week?", "diff LAST-WEEK THIS-WEEK", "over-time.md"),
+    Question("What changed since last week?", "diff LAST-OUT THIS-OUT", "over-time.md"),
     Question("How much may I still release this year?", "ledger total NAME", "ledger.md"),
     Question("What do I tell people outside?", "statement OUT", "statement.md"),
     Question("Does it keep what it promises?", "audit ...", "audit.md"),
