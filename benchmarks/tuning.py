@@ -56,7 +56,8 @@ OTHERS: Mapping[str, tuple[Any, ...]] = {
 #: Not shown by a job on a log: the total of a ledger, the share of leaves in levels (`levels.py` has their noise), the shuffle
 #: model and its messages (`papers/models.py`), and an extrapolation and the stated error of what is read off a shape.
 UNMEASURED = (
-    "FILTER_HIDING_DELTA PROMISE_DELTA LEAVES_SHARE SHUFFLED_NOISE_SHARE FLOODS COVERAGE_SMOOTHING STEPS_OF_ROW"
+    "FILTER_HIDING_DELTA PROMISE_DELTA PROMISE_GAUSSIAN LEAVES_SHARE SHUFFLED_NOISE_SHARE FLOODS COVERAGE_SMOOTHING "
+    "STEPS_OF_ROW"
 )
 
 

@@ -93,9 +93,9 @@ SPREAD_SHARE, SPARSE_VECTOR_SHARE = Fraction(1, 20), Fraction(7, 10)
 #: gives closer counts and more messages (`shape.papers.shuffled`).
 SHUFFLED_NOISE_SHARE = Fraction(9, 20)
 
-#: Of a ledger's delta, what thresholds of adaptive releases may fail to hide, while the rest converts their rho. Of the delta
-#: of a promise for many runs, what its releases get, in equal parts (`accounting.totals`, `accounting.promise`).
-FILTER_HIDING_DELTA, PROMISE_DELTA = 3 / 5, 1 / 2
+#: Of a ledger's delta, what thresholds of adaptive releases may fail to hide (`accounting.totals`). Of a promise for many runs,
+#: the share of delta that releases get, and how many of these make noise Gaussian unless it is given (`accounting.promise`).
+FILTER_HIDING_DELTA, PROMISE_DELTA, PROMISE_GAUSSIAN = 3 / 5, 1 / 2, 8
 
 # What a choice takes for the price of what it leaves out
 # -------------------------------------------------------

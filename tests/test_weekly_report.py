@@ -191,7 +191,7 @@ def test_the_one_file_of_the_tutorial_says_what_its_lines_say():
     single = [
         {name: value for name, value in vars(parser.parse(load(words[1]), words[2:])[0]).items() if name not in own}
         for words in lines
-        if "--output" in words
+        if "--output" in words and "2026-W46" in words
     ]
     of_file = [job.args() for job in jobs(read_report("report.yaml", text), "2026-W47")]
     assert [{name: value for name, value in vars(args).items() if name not in own} for args in of_file] == single

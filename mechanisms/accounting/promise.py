@@ -64,6 +64,12 @@ def budgets(
     return at(_largest(spent_at, epsilon, digits_down(_start(shares.values(), epsilon, delta, runs), _DIGITS)))
 
 
+def better_gaussian(releases: int, delta: float) -> bool:
+    """Whether so many releases under one promise get less noise if it is Gaussian: Laplace noise grows with their number, and
+    Gaussian noise, which is larger for one, with its root."""
+    return delta > 0 and releases >= tuning.PROMISE_GAUSSIAN
+
+
 def repeated(costs: Iterable[Guarantee], runs: int) -> list[Guarantee]:
     """What several runs of these cost, each the same: equal ones are one value, so that totals work them out once."""
     return [cost for cost in costs for _ in range(runs)]

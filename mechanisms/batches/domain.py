@@ -178,6 +178,12 @@ class UnnamedDomain(Domain):
     def __len__(self) -> int:
         return self._size
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UnnamedDomain) and self._size == other._size
+
+    def __hash__(self) -> int:
+        return hash(self._size)
+
     def __getstate__(self) -> dict[str, Any]:
         return {"size": self._size}
 

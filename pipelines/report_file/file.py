@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Collection, Mapping
 
+from headcount.mechanisms.accounting.promise import better_gaussian
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines.flags.periods import placeholders
 from headcount.pipelines.report_file.nodes import Node, mistake, read_yaml
@@ -117,8 +118,10 @@ def read_report(path: str, text: str) -> ReportFile:
             raise mistake(path, defaults[name].line, f"defaults.{name} is given in data, too: leave one of them out")
     if promise is not None:
         _refuse_budget(path, defaults)
+    gaussian = promise is not None and better_gaussian(promise.runs * len(commands), promise.delta)
     releases = tuple(
-        _release(node, commands[name], data, defaults, promise) for name, node in _releases(parts["releases"]).items()
+        _release(node, commands[name], data, defaults, promise, gaussian)
+        for name, node in _releases(parts["releases"]).items()
     )
     output = _output(parts["output"], releases, promise)
     title = parts["title"].text() if "title" in parts else None
@@ -239,9 +242,14 @@ def _data(node: Node, commands: Collection[str]) -> dict[str, Given]:
 
 
 def _release(
-    node: Node, command: str, data: Mapping[str, Given], defaults: Mapping[str, Given], promise: Promise | None
+    node: Node,
+    command: str,
+    data: Mapping[str, Given],
+    defaults: Mapping[str, Given],
+    promise: Promise | None,
+    gaussian: bool,
 ) -> NamedRelease:
-    """One release, told what it shares with the others."""
+    """One release, told what it shares with the others. Noise that is not given is `gaussian`, if it is said."""
     own_node = _without(node, "command", "weight")
     own, known = read_parameters(own_node, [command]), flags_of(command)
     weight = 1.0
@@ -272,6 +280,8 @@ def _release(
         given["where"] = own["where"]._replace(values=(both,))
     if promise is None and not {"epsilon", "rho"} & {*given}:
         node.refuse("has no epsilon: give it here or in defaults, or a promise for all at the top")
+    if gaussian and "noise" in known and known["noise"].default == "auto" and "noise" not in given:
+        given["noise"] = Given(("gaussian",), node.line, "promise")
     return NamedRelease(node.name.removeprefix("releases."), command, given, node.line, weight)
 
 

@@ -28,7 +28,7 @@ class Plan:
     note: str | None = None
     summary: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     drawn_as: str | None = None
-    asked: Parameters = dataclasses.field(default_factory=dict)
+    asked: Parameters = dataclasses.field(default_factory=dict, compare=False)
 
     def stating(self, more: Parameters) -> Plan:
         """The same with more parameters, which are known once the input was looked at."""

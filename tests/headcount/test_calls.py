@@ -46,6 +46,8 @@ def test_there_is_a_job_for_every_function():
         "rehearse",
         "forecast",
         "run",
+        "series",
+        "diff",
     }  # which are no jobs
 
 

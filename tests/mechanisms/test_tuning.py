@@ -90,6 +90,7 @@ STAY = {
     ("aggregate/answers.py", "_BOTH"): "95 %",
     ("aggregate/quantiles.py", "_SURE"): "95 %",
     ("calibration/intervals.py", "DEVIATIONS"): "95 %",
+    ("calibration/differences.py", "BEYOND"): "95 %",
     ("calibration/intervals.py", "_BEYOND"): "95 %",
     ("sampled/estimates.py", "_MISSED"): "95 %",
     ("sampled/plan.py", "_FOUND"): "what w95 and w50 mean",

@@ -87,6 +87,7 @@ def test_every_flag():
         },
         **{"input_format": "csv", "delimiter": ";", "where": "a = 1", "join": "t.csv", "on": "c"},
         **{"label": "shops", "period": "May", "max_relative_error": 0.2, "suppress_below": 9},
+        **{"top": None, "per": None},
         **{"ledger": "sqlite:///ledger.db", "dataset": "visits"},
     }
 

@@ -67,7 +67,7 @@ BUDGET, LESS = Budget(1, 1e-6), Budget(0.5, 1e-6)
 # What says where rows come from and go to, in how many pieces, under which key, and what is read off a released tree: no
 # mechanism has to know it.
 WIRING = {"release", "shards", "output_files", "user", "value", "drop_null", "state", "batch", "salt", "reports"}
-WIRING |= {"quantiles", "ranges", "sample", "max_relative_error", "suppress_below"}
+WIRING |= {"quantiles", "ranges", "sample", "max_relative_error", "suppress_below", "top"}
 # Where a transform reads rows itself, the same of how it does.
 READS = {"time", "max_item_bytes", "time_zone", "where", "join", "on"}
 
@@ -141,7 +141,7 @@ TABLE = [
          COUNTS | {"bound": Bound(l1=4), "domain": ["a"], "noise": "gaussian"}),
     Line(Histogram, "mechanism", KEY | {"budget": BUDGET, "of": "events"},
          GOOD | {"bound": 3, "max_per_item": 2, "noise": "laplace", "domain": ["a", "b"], "method": "one-stage", "of": "users",
-                 "calibrate": "none"},
+                 "calibrate": "none", "top": 3, "per": Refused("country")},
          (({"method": "one-stage"}, {"bound": 3, "max_per_item": 2, "noise": "laplace", "objective": "items",
                                      "bound_method": "gem", "bound_share": 0.3, "domain": ["a", "b"], "of": "users"}),
           ({"of": "users"}, {"levels": True, "home": Also(True, levels=True)}))),

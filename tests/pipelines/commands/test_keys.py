@@ -199,7 +199,7 @@ def test_names_that_the_result_has_itself_are_refused(events, tmp_path, capsys):
         (["--item", "age", "--item", "age:0,18"], "'age' is given as a key column 2 times: give it once"),
         (["--item", "seen:day", "--time-zone", "Mars"], "--time-zone 'Mars' is not known here"),
         (["--item", "country", "--explode", "tags"], "headcount: --explode tags must be one of the columns of --item"),
-        (["--item", "user"], "user, item and count must be different columns, got user, user"),
+        (["--item", "user"], "user, item and count must be different columns, got 'user', 'user'"),
         (["--item", "person.nobody"], "no column 'person.nobody'"),
         (["--item", "tags"], "give --explode tags"),
     ],

@@ -65,6 +65,24 @@ def test_a_plan_is_what_the_ledger_adds_up(run, path, ledger):
     assert all(each["intervals"] < 1 for each in told["left_out"].values())
 
 
+def test_many_releases_have_gaussian_noise_unless_it_is_given(path):
+    """At 52 runs it is the same plan with and without the word; with Laplace noise budgets are far smaller."""
+    texts = {"given": path.read_text()}
+    texts |= {
+        "free": texts["given"].replace(", noise: gaussian", ""),
+        "laplace": texts["given"].replace("gaussian", "laplace"),
+    }
+    found = {}
+    for name, text in texts.items():
+        path.write_text(text)
+        found[name] = make_plan(read_file(str(path)), "2026-W46", None)
+    assert found["free"].sha256 == found["given"].sha256
+    budget = {name: plan.releases[0].guarantee.epsilon for name, plan in found.items()}
+    assert budget["free"] > 3 * budget["laplace"]
+    path.write_text(texts["free"].replace("runs: 52", "runs: 3"))  # six releases in all
+    assert all("noise" not in each.given for each in read_file(str(path)).releases)
+
+
 def test_a_run_reserves_what_was_planned_and_one_too_many_is_refused(run, path, ledger):
     """With a promise for one run: the second finds no room, and reads nothing."""
     path.write_text(REPORT.format(folder=path.parent, runs=1))
