@@ -89,8 +89,8 @@ class Driver:
 
 @pytest.mark.parametrize("step", [pytest.param(19, marks=pytest.mark.slow), 90])
 def test_killed_at_steps_of_a_run(tmp_path, step):
-    """Before each statement and commit of the ledger and each change of files, until it gets through: each 19th of these steps, or
-    each 90th. (With a step of 1 it takes an hour.)
+    """Before each 19th or 90th statement and commit of the ledger and change of files, until it gets through. (Before every one
+    takes an hour.)
 
     What is complete has its entry. The next run goes on, though the limit has room for one run: what was made costs nothing,
     and all bytes are those of a run that nobody killed.
