@@ -115,6 +115,8 @@ releases: {pages: {command: histogram, item: page, epsilon: 1, delta: 1e-8}}
 """
 # An order in which each example finds what it needs; the others stand for themselves.
 _FIRST = ("key", "histogram")
+# Outputs that an example reads.
+_OUTPUTS = {"diff": ("2026-W45/", "2026-W46/"), "series": ("reports/2026-W45/pages/", "reports/2026-W46/pages/")}
 
 
 @pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"generate", "demo", "explain-yaml"}))
@@ -122,5 +124,7 @@ def test_the_example_of_a_help_text_runs(reader, name):
     (reader / "devices.txt").write_text("phone\nlaptop\ntablet\n")
     (reader / "report.yaml").write_text(REPORT)
     before = () if name in _FIRST or "out/" not in load(name).example else ("histogram",)
+    for folder in _OUTPUTS.get(name, ()):
+        run(Block(0, "shell", load("histogram").example.replace("out/", folder), None), {})
     for each in (*before, name):
         run(Block(0, "shell", load(each).example.replace("\n  headcount", "\nheadcount"), None), {})
