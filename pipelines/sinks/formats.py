@@ -149,7 +149,7 @@ def _whole_as_int(table: pa.Table) -> pa.Table:
     for at, field in enumerate(table.schema):
         column = table.column(at)
         if field.type == pa.float64() and pc.all(pc.equal(column, pc.trunc(column)), min_count=0).as_py():
-            if len(column) == 0 or pc.max(pc.abs(column)).as_py() < 2**53:
+            if column.null_count == len(column) or pc.max(pc.abs(column)).as_py() < 2**53:
                 table = table.set_column(at, field.name, column.cast(pa.int64()))
     return table
 

@@ -72,6 +72,13 @@ def test_rows_come_back_from_every_format(format):
     assert decode(formats.encode(batch(rows, numbers), format), format) == rows
 
 
+@pytest.mark.parametrize("format", FORMATS)
+def test_numbers_that_are_all_missing_are_written(format):
+    """As the shares of a funnel whose first step has no users."""
+    rows = pa.record_batch({"step": pa.array([1.0, 2.0]), "share": pa.array([None, None], pa.float64())})
+    assert formats.encode(rows, format)
+
+
 ODD = {
     "user.id": pa.array([1, 2], pa.int16()),
     'a, "b"': pa.array([True, False]),
