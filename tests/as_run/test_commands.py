@@ -39,6 +39,7 @@ WEEK = (
     ("run --schema", "A report of Headcount"),
     ("run report.yaml --period w2 --check", "report.yaml can be run"),
     ("run report.yaml --period w2", "index.html"),
+    ("plan report.yaml", "nothing is spent"),
     ("2 run report.yaml", "report.yaml:5: output has {period}, and no period is given"),
     ("forecast --like out --epsilon 1 --output forecast", "forecast.html"),
     ("forecast --users 2000 --events-per-user 10 --items 200 --skew 1 --epsilon 1 --json", '"forecasts"'),
@@ -49,7 +50,7 @@ WEEK = (
     ),
     ("total --input visits.parquet --user user_id --epsilon 1 --of users --output total-1", "users"),
     ("total --input visits.parquet --user user_id --epsilon 1 --of users --output total-2", "users"),
-    ("diff total-1 total-2", "within the noise"),
+    ("diff total-1 total-2", "false alarm"),
     ("series total-1 total-2 --output series", "changes.html"),
     (
         "randomize --of tea --epsilon 1 --delta 1e-8 --relation replace --users 100000 --buckets 400000 --salt may "
@@ -61,6 +62,7 @@ WEEK = (
     (f"shape --model pan-private --input counters --samples 20000 --output shape {PROMISE}", "to look at: "),
     ("2 explain-yaml pipeline.yaml", "pip install '.[yaml]'"),
     ("2 count --input visits.parquet", "histogram"),
+    ("audit total --runs 60", "nothing was found above what is stated"),
     ("completion bash", "complete -o default"),
     ("demo --rows 20000", "report.html"),
     ("-V", "headcount "),
