@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,8 @@ from headcount.pipelines.flags.periods import values_of
 from headcount.pipelines.ledger import tables
 from headcount.pipelines.ledger.records import Request, now, who
 
+# A period that is free: a name or a date. Words of a condition, such as "x' or page = 'y", would ask for other rows.
+_PLAIN = re.compile(r"[A-Za-z0-9._-]+")
 _HOW = ("format", "output_files")  # how rows are written, which says nothing of what they are
 
 
@@ -62,14 +65,15 @@ def asked_digest(
 ) -> str:
     """A digest of what a job asks, whatever the period: by its flags as they are given, and its `public` domain and table.
 
-    Public values that are no file or range are not told apart, and differ from all that a plan can name.
+    Public values that are no file or range are not told apart, and differ from all that a plan can name. A period that is more
+    than a name or a date stands for nothing but itself.
     """
     told = {name: value for name, value in asked.items() if name not in _HOW}
     for name, given in public.items():
         named = isinstance(given, str) or (isinstance(given, list) and all(isinstance(each, str) for each in given))
         told[name] = given if given is None or named else ["values"]
     known = {name: value for name, value in told.items() if value is not None}
-    free = _without(known, {} if period is None else values_of(period))
+    free = _without(known, values_of(period) if period is not None and _PLAIN.fullmatch(period) else {})
     text = json.dumps([command, label, free], sort_keys=True, allow_nan=False, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 

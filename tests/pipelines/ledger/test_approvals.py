@@ -247,6 +247,14 @@ def test_what_follows_from_the_period_is_free_and_nothing_else_is():
     )
 
 
+@pytest.mark.parametrize("period", ["x' or item = 'a", "x' or (item) = 'a", "a b", "'", ""])
+def test_a_period_adds_nothing_to_what_is_asked(period):
+    """The bug: any text was free, and so a condition within it."""
+    plain = asked_digest("histogram", "some", "2026-W46", {"where": "item != '2026-W46'"}, {})
+    assert asked_digest("histogram", "some", "w1", {"where": "item != 'w1'"}, {}) == plain
+    assert asked_digest("histogram", "some", period, {"where": f"item != '{period}'"}, {}) != plain
+
+
 def test_a_plan_is_the_same_in_whatever_order_its_releases_stand():
     one, other = Approved("a", "total", "0", 1.0, 0.0), Approved("b", "total", "0", 1.0, 0.0)
     assert plan_digest(None, [one, other]) == plan_digest(None, [other, one]) != plan_digest({"runs": 2}, [one, other])

@@ -206,6 +206,13 @@ def compared(one: Seen, other: Seen) -> Spent:
     return spent
 
 
+def audited(mechanism: Any, one: list[User], other: list[User], release: Any, monkeypatch: pytest.MonkeyPatch) -> Spent:
+    """Neighbours over the course of the first of them."""
+    with monkeypatch.context() as context:
+        course = Course(context)
+        return compared(course.run(mechanism, one, release), course.run(mechanism, other, release))
+
+
 def rate_of(stage: Stage, own: list[int]) -> np.ndarray:
     """-ln of the chance that items of these sums stay hidden. The threshold of continuous noise is half a step lower."""
     plan = stage.plan

@@ -47,9 +47,8 @@ from tests.privacy.histogram.courses import (
     TARGETS,
     Course,
     Spent,
-    User,
+    audited,
     batch_of,
-    compared,
     crowd,
     fits,
 )
@@ -59,15 +58,6 @@ from tests.privacy.independence import Words
 @functools.cache
 def mechanism_of(name: str, relation: Relation = Relation.ADD_REMOVE) -> EstimatesMechanism:
     return estimates(BUDGET, **{"of": "events"} | MECHANISMS[name], relation=relation)
-
-
-def audited(
-    mechanism: EstimatesMechanism, one: list[User], other: list[User], release: Any, monkeypatch: pytest.MonkeyPatch
-) -> Spent:
-    """Neighbours over the course of the first of them."""
-    with monkeypatch.context() as context:
-        course = Course(context)
-        return compared(course.run(mechanism, one, release), course.run(mechanism, other, release))
 
 
 @pytest.mark.parametrize("target", TARGETS)

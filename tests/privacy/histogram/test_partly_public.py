@@ -35,8 +35,8 @@ from tests.privacy.histogram.courses import (
     HEAVY,
     Course,
     Seen,
-    Spent,
     User,
+    audited,
     batch_of,
     compared,
     fits,
@@ -83,13 +83,6 @@ TARGETS: dict[str, User] = {
 @functools.cache
 def mechanism_of(name: str, relation: Relation = Relation.ADD_REMOVE) -> EstimatesMechanism:
     return estimates(BUDGET, domain=DOMAIN, **MECHANISMS[name], relation=relation)
-
-
-def audited(mechanism: Any, one: list[User], other: list[User], release: Any, monkeypatch: pytest.MonkeyPatch) -> Spent:
-    """Neighbours over the course of the first of them."""
-    with monkeypatch.context() as context:
-        course = Course(context)
-        return compared(course.run(mechanism, one, release), course.run(mechanism, other, release))
 
 
 @pytest.mark.parametrize("target", TARGETS)
