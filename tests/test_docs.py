@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import re
 from pathlib import Path
 
@@ -88,3 +89,54 @@ def test_every_method_of_the_papers_is_on_the_page_of_them():
     commands = [f"headcount {name}" for names in PAPER_GROUPS.values() for name in names.split()]
     assert all(f"`{command}" in page for command in commands)
     assert all(flag.removesuffix(" NAME").split(" ", 1)[1] in page for flag in PAPER_FLAGS)
+
+
+PROOFS = sorted((TOP / "docs" / "proofs").glob("*.md"))
+PROOF = re.compile(r'docs/proofs/([\w-]+\.md)(?:,\s+"([^"]+)")?')
+DOCSTRINGS = {
+    path: ast.get_docstring(ast.parse(path.read_text())) or "" for path in sorted((TOP / "mechanisms").rglob("*.py"))
+}
+
+
+def headings(page: Path) -> list[str]:
+    return re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+
+
+def test_whatever_states_a_guarantee_names_the_page_of_its_proof():
+    """A module with a guarantee, and each that the public face takes a mechanism from."""
+    face = importlib.import_module("headcount.mechanisms")
+    made = {getattr(face, name) for name in face.__all__} - {face.Guarantee}
+    homes = {each.__module__.removeprefix("headcount.") for each in made if inspect.isfunction(each)}
+    stating = {path for path, text in DOCSTRINGS.items() if "Guarantee:" in text}
+    stating |= {
+        path
+        for path in DOCSTRINGS
+        if ".".join(path.relative_to(TOP).with_suffix("").parts) in homes and "def guarantee(" in path.read_text()
+    }
+    assert len(stating) > 50
+    silent = [str(path.relative_to(TOP)) for path in sorted(stating) if not PROOF.search(DOCSTRINGS[path])]
+    assert not silent, f"where is the proof of {silent}? name its page of docs/proofs"
+
+
+def test_pages_and_sections_that_docstrings_name_are_there():
+    named = set()
+    for path in DOCSTRINGS:
+        for page, section in PROOF.findall(path.read_text()):
+            assert TOP / "docs" / "proofs" / page in PROOFS, f"{path.name} names {page}"
+            begin = " ".join(section.split())
+            assert any(line.startswith(begin) for line in headings(TOP / "docs" / "proofs" / page)), (
+                f"{path.name}: {begin}"
+            )
+            named.add(page)
+    assert named == {page.name for page in PROOFS} - {"index.md"}, "a page of proofs is of code that names it"
+
+
+@pytest.mark.parametrize("page", [page for page in PROOFS if page.name != "index.md"], ids=lambda page: page.name)
+def test_a_page_of_proofs_says_what_is_claimed_tested_and_assumed(page):
+    text = page.read_text()
+    assert "**Claim" in text and "**Proof" in text
+    assert headings(page)[-2:] == ["What the tests check", "What is assumed"]
+    tests = set(re.findall(r"`(tests/[\w/]+\.py)`", text[text.index("## What the tests check") :]))
+    assert tests and all((TOP / path).exists() for path in tests)
+    assert any(path.startswith("tests/privacy/") for path in tests)
+    assert f"({page.name})" in (page.parent / "index.md").read_text()

@@ -4,7 +4,7 @@ Theorem (Whitehouse, Ramdas, Rogers, Wu: "Fully Adaptive Composition in Differen
 mechanisms be chosen one after another, the n-th of them delta_n-approximate rho_n-zCDP given the outputs of those before it.
 The mechanism, delta_n and rho_n may be any function of those outputs. If it ends, by a rule that looks at those outputs alone,
 before the sum of the rho_n exceeds rho or the sum of the delta_n exceeds delta, then all the outputs together are
-delta-approximate rho-zCDP.
+delta-approximate rho-zCDP. Proof: docs/proofs/accounting.md.
 
 How it is used: `spend` before a mechanism touches the data, with what that mechanism costs; it raises if the cost does not
 fit, and then nothing was spent. `can` asks beforehand. What is asked and when it ends must follow from what has been

@@ -7,7 +7,7 @@ group privacy: from P_i <= e^epsilon P_(i+1) + delta for each step follows
     P_0 <= e^(n epsilon) P_n + delta (1 + e^epsilon + ... + e^((n-1) epsilon)),
 
 which holds for whatever mechanism keeps (epsilon, delta), however its stages use the windows. Laplace noise on a count to which
-every window of the user adds attains n epsilon.
+every window of the user adds attains n epsilon. Proof: docs/proofs/windows.md.
 """
 
 from __future__ import annotations

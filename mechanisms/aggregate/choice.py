@@ -18,6 +18,7 @@ price and any cost keep the guarantee.
 
 Guarantee: that of `clip_choice`, with b as one more draw like B. What a user is worth depends on its own rows alone and lies
 between 0 and `most`, so one user more lowers each loss by at most price * most, and raises none.
+Proof: docs/proofs/bound-choice.md.
 """
 
 from __future__ import annotations

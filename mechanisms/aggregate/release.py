@@ -1,4 +1,7 @@
-"""The whole aggregate as a value: its stages in a row, without Beam, and the factory that makes it."""
+"""The whole aggregate as a value: its stages in a row, without Beam, and the factory that makes it.
+
+Guarantee: that of the package. Proof: docs/proofs/aggregate.md, "All stages together".
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ Under a cap c on one item, n = min(N, c) of a user's N events on an item are lef
 C of these counts, so exactly f = n min(1, C/m) is what the user is expected to add to the item. For a fixed cap, f is a line
 through zero in C, of slope n/m, until C >= m, and stays at n from there on. So one pair of integers per user, item and cap
 tells f for all bounds: the level n, and the slope floor(2**30 n/m), filed under the first bound at which the line ends.
+Proof: docs/proofs/bound-choice.md.
 
 The slope is rounded down for each user and item *before* any sum. Hence for every bound and cap, one user's f sum up to
 at most min(m, C), exactly, which is what the sensitivity of a choice rests on (rounding to nearest, or after the sum,

@@ -8,7 +8,7 @@ For a candidate with bound C, threshold t and mean noise E, and H the expected b
 Guarantee: epsilon-differential privacy, delta 0, by the generalised exponential mechanism. Adding a user raises each H by some
 f >= 0, and the f sum up to at most C. The loss has slopes in H within [-2, 0] for error and [-1/t, 0] for items, so it
 falls by at most D = 2C or D = C/t, and never rises: the one-sided form. Replacing a user is the difference of two such
-moves, within D of both sides. (Without a <= t the slope at t would not be bounded.)
+moves, within D of both sides. (Without a <= t the slope at t would not be bounded.) Proof: docs/proofs/bound-choice.md.
 """
 
 from __future__ import annotations

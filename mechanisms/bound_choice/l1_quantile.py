@@ -9,7 +9,7 @@ G(C) = sum of (m - C)^+ + d u C, which is lowest where ceil(d u) users are above
         C and never raises.
 
 Guarantee: epsilon-differential privacy of the choice, delta 0, for either relation. (The paper's rank ceil(d/epsilon) is that
-for adding or removing; used for replacing it picks too high a bound.)
+for adding or removing; used for replacing it picks too high a bound.) Proof: docs/proofs/bound-choice.md.
 """
 
 from __future__ import annotations

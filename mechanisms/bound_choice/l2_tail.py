@@ -11,7 +11,7 @@ one with 90,000 items costs 25 times the claimed epsilon at s = 9. Both methods 
 
 Guarantee: epsilon-differential privacy of the choice with delta 0, for either relation. All sums are integers; w is rounded
 down to a multiple of 2**-20, and squared norms are compared with squared grid points. The paper's other methods are in
-`papers.baselines`.
+`papers.baselines`. Proof: docs/proofs/bound-choice.md.
 """
 
 from __future__ import annotations

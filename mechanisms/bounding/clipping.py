@@ -4,6 +4,7 @@ Each function takes all rows of its users and returns rows whose norm, per user,
 the data. `rand_clip` and `limit_items` draw a uniform sample; their randomness comes from one lane per user above
 the bound, bound to that user's rows, so that a repeated run draws the same sample and changed rows draw a new one.
 `clip_norm` scales instead, on an integer grid and rounding down, so that no float can push a norm above its bound.
+Proof: docs/proofs/bounding.md.
 """
 
 from __future__ import annotations

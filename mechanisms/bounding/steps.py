@@ -1,6 +1,7 @@
 """Bounding steps as values: what each does to a shard of users, and what it then promises of every one of them.
 
 A transform and the pure function hold the same steps, so what is proved of the function holds for the pipeline.
+Proof: docs/proofs/bounding.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """How much noise, and which threshold: from a budget and a bound to the integers that the sampler works with.
 
 Calibration runs once, in the driver. Its result holds for every data set whose users keep within the bound.
+Proof: docs/proofs/histogram.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A mechanism here has two halves. `em_exponents` and `gem_exponents` turn the losses into exponents x(c), and hold the
 privacy argument; `select` draws by them, and is exact: exponents are rational, no float is involved, and every probability is
-as stated. All of it is pure differential privacy (delta = 0).
+as stated. All of it is pure differential privacy (delta = 0). Proof: docs/proofs/choice.md.
 
 Write dq(c) for the change of candidate c's loss between two neighbours. It is the caller who knows the neighbouring
 relation, and who must bound dq for it; each function states which bound it needs. Candidates, bounds and tau must not

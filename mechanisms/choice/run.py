@@ -3,6 +3,7 @@
 Guarantee: that which the choice itself states, for the budget of its own that `split_budget` gives it. Choice and release look
 at the same data, so their costs add up to the whole budget (basic composition). The decision is drawn from lanes that depend on
 the whole table of the data: a repeated step decides the same again, and another table draws other bits.
+Proof: docs/proofs/choice.md.
 """
 
 from __future__ import annotations

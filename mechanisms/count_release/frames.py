@@ -7,6 +7,7 @@ counts is private; here they go by the canonical order of the items, so that sha
 
 Guarantee: with T as `threshold` gives it, one draw is delta-approximate rho-zCDP, with rho as `draw_cost` gives it, also
 when items that were drawn before have left the frame, as long as the base stays that of the whole histogram.
+Proof: docs/proofs/count-release.md.
 
 Proof (Durfee, Rogers 2019; here for both relations). Between neighbours each count, and so the base, moves by 0 or 1 in the
 same direction if a user is added or removed. If one is replaced, it moves by at most 1 in either direction. So the range of all

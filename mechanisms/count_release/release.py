@@ -11,7 +11,7 @@ what `frames` proves of it, and noise of stddev sigma on the integers 1 / (2 sig
 users by at most 1 (Canonne, Kamath, Steinke 2020, Theorem 4). If a user may count up to `max_per_item` times, what is released
 is the sum of these, with noise of sigma times that number. This is for replaced users, too: the count of one item then moves by
 no more than if a user is added. Whatever decides on the next draw (epsilon, threshold, sigma, and when to end) follows from
-public parameters and from what was drawn before.
+public parameters and from what was drawn before. Proof: docs/proofs/count-release.md.
 
 What differs from the paper: its loop tests for epsilon^2 / 4 and then spends more than that if the relative error is small.
 Here the true cost is reserved. (At a relative error of 0.01 the paper spends up to 24 times its budget.) The base is that of

@@ -5,24 +5,10 @@ distribution of ranking all scores with one Gumbel noise each, and reading the r
 threshold is paid once, and not for every draw.
 
 Guarantee: user-level (epsilon, delta)-differential privacy for the relation. Users may have any number of items.
-
-Proof. Let u be 1, or 2 if a user is replaced; D and D' neighbours; the bad items those in the frame of D alone, and B the sum
-of their weights e^(eps1 * users) relative to that of bot; B' alike for D'. By the proof in `frames`, both are at most d, the
-delta that T is made with. Write P for the distribution of the result on D, Q on D', and P', Q' for those if bad items were left
-out beforehand. For every result y of common items alone
-
-    P'(y) (1 + d)^-k <= P(y) <= P'(y),
-
-as in each of at most k draws the bad items add to the denominator, which holds bot, at most d of it; alike for Q. A bad item
-is in the result only if its noisy score is above that of bot, which has probability at most B / (B + 1) <= d. Each draw of P'
-is from candidates whose scores have a range of u eps1 between neighbours: it is (u eps1)-differentially private, and
-(u eps1)^2 / 8-zCDP. So if k such draws together are (e, d2)-differentially private, then for every set S of results
-
-    P(S) <= d + P'(S common) <= d + d2 + e^e Q'(S common) <= d + d2 + e^e (1 + d)^k Q(S),
-
-which is (e + k d, d + d2)-differential privacy. There are two ways to (e, d2), and the better is taken, by public numbers.
-Either e is k u eps1 with d2 = 0 and all of delta as d. Or it is that of k (u eps1)^2 / 8-zCDP at d2, with half of delta for
-either.
+Proof: docs/proofs/count-release.md, "The top by draws". Let u be 1, or 2 if a user is replaced, and d the delta of the
+threshold. If k draws of eps1 are (e, d2)-differentially private among common items, all is (e + k d, d + d2)-differentially
+private. There are two ways to (e, d2), and the better is taken, by public numbers. Either e is k u eps1 with d2 = 0 and all of
+delta as d. Or it is that of k (u eps1)^2 / 8-zCDP at d2, with half of delta for either.
 
 (The paper pays no k d. It is tiny, and here the proof has it.)
 """

@@ -6,6 +6,7 @@ draw needs no threshold: it takes item i with probability proportional to exp(ep
 first, by Gaussian weights, find more of the top is a result of "missing mass", ICLR 2026.)
 
 Guarantee: user-level (epsilon, delta)-differential privacy for the relation. Users may have any number of items.
+Proof: docs/proofs/count-release.md.
 
 Proof. Let u be 1, or 2 if a user is replaced. Given the same names, less those of items of one user alone, each count moves by
 0 or 1 in one direction, or if a user is replaced by at most 1 in either. So a draw with eps1 has scores of range u eps1,

@@ -2,6 +2,7 @@
 
 Guarantee: the same rows have the same digest for any order, batching and sharding, and with equal rows added up or not. Whoever
 has no key learns nothing from it: for one release id it is a pseudorandom number for each input. So it may stand in a report.
+Proof: docs/proofs/noise.md.
 
 The sum is one of lane ids (`randomness.lane_ids` has the proof): each row without its count is a set of blocks of a number and
 a word, and of these

@@ -1,6 +1,7 @@
 """The largest of the released rows: of all, or of each group, such as the five queries with the most users of each country.
 
 Guarantee: what is done to released rows costs nothing (post-processing), and neither does telling how many were left out.
+Proof: docs/proofs/histogram.md.
 """
 
 from __future__ import annotations

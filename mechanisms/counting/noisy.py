@@ -3,6 +3,7 @@
 Guarantee: if each user contributes within the `Bound` that the `NoisePlan` was calibrated for, the released counts are
 (epsilon, delta)-differentially private for the plan's relation, per user; the proofs are those of `calibration` and
 `thresholds`. `Evidence.check` refuses sums that are bounded otherwise, before anything is drawn.
+Proof: docs/proofs/histogram.md.
 
 Noise goes only to items with a positive *bounded* sum, or to all items of a public domain. On every item of the raw data each
 of one user's many items would have its own chance to pass the threshold. Noise lanes depend on the item, its sum and a digest

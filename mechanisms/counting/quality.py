@@ -1,6 +1,7 @@
 """Rows of poor quality are left out: counts that are mostly noise, and small ones.
 
 Guarantee: what is done to released rows costs nothing (post-processing), and neither does telling how many were left out.
+Proof: docs/proofs/histogram.md.
 """
 
 from __future__ import annotations

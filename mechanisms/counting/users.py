@@ -1,7 +1,7 @@
 """The number of users, or of their events, counted as the total of one item that everybody has.
 
 Guarantee: that of a histogram over the public domain of this one item, with a bound of 1: Laplace noise of scale 1 / epsilon.
-It is only for ADD_REMOVE: under REPLACE the number of users is public.
+It is only for ADD_REMOVE: under REPLACE the number of users is public. Proof: docs/proofs/histogram.md.
 """
 
 from __future__ import annotations

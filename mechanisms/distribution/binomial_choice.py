@@ -15,6 +15,7 @@ all in one direction: N -> N' moves T(x) for the x between them. All that T is c
 rounded to multiples of 2**-10 before the data come in: whatever it is, it is the same for both neighbours. So |T(x) - c| moves
 by at most 1, and so do maxima and minima of such (for "phs": W is {x > c} or {x < c}, and has T(c) or s - T(c - 1) users).
 Hence the range of dloss is at most 2: `em_exponents` with spread 2. A user who does not have the symbol is in no T(x).
+Proof: docs/proofs/distribution.md.
 
 What differs from the paper: its exponent S / (2 epsilon), which is 1/epsilon-private, is a misprint with a privacy loss of 20
 for epsilon = 0.05. Alpha is found from public numbers, where one that is too small selects garbage; "ks" needs none, at the

@@ -7,6 +7,7 @@ to it and what it costs; a private number of samples per user comes from `sample
 Guarantee: the result is (epsilon, delta)-differentially private for the relation, per user, whatever the data. "dense" and
 "sparse" *assume* that all users' samples are drawn from one distribution: where they are not, estimates are biased, and no less
 private. The baselines estimate the mean of users who differ, and ask how much they do (`spread`).
+Proof: docs/proofs/distribution.md.
 
 The estimates are projected onto the simplex, which is post-processing (the paper's do not add up to one). Each row tells the
 mean absolute error to expect of it, from the distributions of sampling and noise at the estimate: an estimate itself, and no

@@ -2,6 +2,7 @@
 
 Methods, for k public symbols and users with exactly m samples each. K is how many symbols' tables two neighbours can differ in:
 min(k, m) if a user is added or removed, min(k, 2 m) if one is replaced (see `tables` for why it is not k).
+Proof: docs/proofs/distribution.md.
 
     "dense" (Algorithm 3): p of every symbol is chosen by `binomial_choice`, at epsilon' each. What counts are the K choices
         that differ, which cost K epsilon' in pure privacy, or K epsilon'^2 / 8 in zCDP: epsilon' is the larger of the two.

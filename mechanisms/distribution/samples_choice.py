@@ -8,7 +8,7 @@ Users with fewer samples than the chosen m are left out, and those with more cou
         generalised mechanism on minus that, which a further user lowers by at most sqrt(x), and never raises.
 
 Guarantee: epsilon-differential privacy of the choice, delta 0, for either relation. All is in integers: sqrt(x) is rounded
-down to a multiple of 2**-10, in the loss and in its sensitivity alike.
+down to a multiple of 2**-10, in the loss and in its sensitivity alike. Proof: docs/proofs/distribution.md.
 """
 
 from __future__ import annotations

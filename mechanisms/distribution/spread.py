@@ -9,7 +9,7 @@ each symbol, tells r of the group.
 
 Guarantee: (epsilon, delta = 0)-differential privacy, per user and for either relation, of the sums: a user with m samples has
 m (m - 1) pairs in all, and so moves all groups by no more than that together, in the l1 norm. Groups are known beforehand.
-Everything else here is post-processing.
+Everything else here is post-processing. Proof: docs/proofs/distribution.md.
 """
 
 from __future__ import annotations

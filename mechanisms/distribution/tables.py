@@ -3,7 +3,7 @@
 Each user counts with exactly m samples: those who have fewer are left out, and of more a uniform sample without replacement
 is drawn, which again is m draws of the same distribution. (Nothing is filled up, drawn twice, or taken together from several
 users: that would be another distribution.) Per symbol, the table tells for every value v = 1 .. m how many users have the
-symbol v times.
+symbol v times. Proof: docs/proofs/distribution.md.
 
 Users who do not have a symbol are *not* in its table. A column of zeros would follow the number of users, and then one user
 more would move the tables of all symbols, not of those m at most that it has. A later step takes the number of users as a

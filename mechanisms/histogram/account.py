@@ -10,6 +10,7 @@ Guarantee: both plans together with all choices are (epsilon, delta)-differentia
 `accounting.composition`, for the relation that the distances are of: `stages` makes noise and choices for one relation. With
 Laplace noise alone delta is what the threshold takes, or 0. An account of `zcdp_account` is delta-approximate rho-zCDP: a draw
 of range c is c^2/8-zCDP, Gaussian noise mu^2/2-zCDP, also on a grid, and thresholds hide but for delta; these add up.
+Proof: docs/proofs/histogram.md.
 
 Counts and totals share their precision by what was released before them (`split`): names, and bounds that were chosen. Given
 that, they are Gaussian noise of the same mu together, however it is split, and the composition holds for every such outcome.

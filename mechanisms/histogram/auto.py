@@ -2,6 +2,7 @@
 
 Guarantee: user-level (epsilon, delta)-differential privacy for the whole budget. The choice takes a stated share of it, and
 the release gets the rest; both look at the same data, so their costs add up (basic composition).
+Proof: docs/proofs/histogram.md.
 """
 
 from __future__ import annotations

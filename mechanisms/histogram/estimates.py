@@ -15,7 +15,7 @@ may name and count at once: that is one of the ways that can be chosen.
 
 Guarantee: user-level (epsilon, delta)-differential privacy for the relation. The stages are adaptive: each reads the users'
 rows and what the stages before it have released, and nothing else. `account` composes all of them, with all choices.
-Estimates and their intervals are post-processing.
+Estimates and their intervals are post-processing. Proof: docs/proofs/histogram.md.
 
 What differs from Algorithms 1 and 3 of the paper, which release a bounded histogram (`fixed`, `auto`): counts are estimates
 of the true numbers, under the assumption that `groups` states.

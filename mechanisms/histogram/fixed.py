@@ -5,6 +5,7 @@ private for the plan's relation, per user. Two corrections to the paper matter h
 positive *bounded* sum, since one user's many other items would each get a chance to pass the threshold (Algorithm 3 as
 printed); and the plan's threshold is the one for discrete noise. Noise lanes depend on the item, its sum and a digest of
 the whole bounded histogram, so a repeated run repeats the noise and a changed input changes all of it.
+Proof: docs/proofs/histogram.md.
 
 `Histogram.run` is the mechanism without Beam, by the steps of `bounding` and `counting.noisy`; a pipeline with the same key, id
 and label gives exactly its rows.

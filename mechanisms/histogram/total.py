@@ -6,6 +6,7 @@ Each user counts once, or with its events up to a bound. The bound of the events
 Guarantee: epsilon-differential privacy per user under the relation, delta 0; parts add up (basic composition). Both numbers are
 histograms of one public item that every row counts for (`HistogramMechanism`), with Laplace noise. On one item a user who is
 replaced moves the sum by no more than one who is added, so both relations have the same noise (`NoisePlan.one_item`).
+Proof: docs/proofs/histogram.md.
 
 What the numbers say: nobody's part of the users is cut, so that number is right up to its noise. Events beyond the bound are
 missing from theirs, and nobody can say how many: a single user may have a billion, and no private number shows one user. So the

@@ -2,7 +2,7 @@
 
 The candidates are the exact curve of one item, and curves in one round and in several for each other number K of items per
 user. `scored` says what each is worth, and `limited` draws one. On the synthetic data, at epsilon 1 and delta 1e-8, no noise
-named more. Guarantee: that of `curve_budget`, for the choice and the curve together.
+named more. Guarantee: that of `curve_budget`, for the choice and the curve together. Proof: docs/proofs/partitions.md.
 """
 
 from __future__ import annotations

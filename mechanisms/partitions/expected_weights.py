@@ -4,7 +4,7 @@ A user of d distinct items is filed, at each of them, under the first step K of 
 floor(2**30 / d); its weight, floor(2**30 / sqrt(d)), or for curves floor(2**30 / d**(1/4)); and the part (d - 1)/d of the
 weight for the user's other items, or half of it for curves. Their sums by item say for every step what the item's expected
 weight would be if each user kept at most K items. Guarantee: all are rounded down for each user before any sum, so that
-sensitivities hold exactly.
+sensitivities hold exactly. Proof: docs/proofs/partitions.md.
 """
 
 from __future__ import annotations

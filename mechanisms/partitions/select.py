@@ -18,6 +18,7 @@ are named.
 Guarantee: user-level (epsilon, delta)-differential privacy of the set of named items, under the relation; the proofs stand at
 the calibrations (`rounds`). Sums are dropped: nothing but names is released. The items that a round has named are public,
 so that the next one may leave them out; it draws its samples anew, from lanes of its own.
+Proof: docs/proofs/partitions.md.
 
 Interface for other modules:
 

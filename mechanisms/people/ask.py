@@ -1,6 +1,6 @@
 """The factories of the questions about people: what is asked, in the words of whoever asks, as mechanisms.
 
-Guarantee: that of `release.PeopleMechanism`.
+Guarantee: that of `release.PeopleMechanism`. Proof: docs/proofs/people.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Guarantee: user-level epsilon-differential privacy under the relation with Lapla
 noise, as the table promises (`table`). A user's record depends on that user's rows alone. Where people are told apart by a
 column whose values are not given, those that enough users have are named first, by a part of epsilon and with delta: each user
 has one value, so that the optimal selection for one item is taken (`partitions.rounds`). Both parts add up (basic
-composition). All behind the noisy cells is post-processing.
+composition). All behind the noisy cells is post-processing. Proof: docs/proofs/people.md.
 
 `run` is the mechanism without Beam, and a pipeline with the same key, id and label gives exactly its rows.
 """

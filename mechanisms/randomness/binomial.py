@@ -11,6 +11,8 @@ log2(n) + 2 digits are looked at, whatever q. (An irrational q, of which there a
 
 Bin(n, 1/2) for 63 trials or fewer is the number of ones among as many random bits, and for an n of 2^26 or more it is drawn by
 rejection (`_halved`), at a cost that does not grow with n.
+
+Proof: docs/proofs/noise.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A uniform U is read word by word, and the draw is the least j with U < P[X <= j]. A table holds the first 64 binary digits of
 each P[X <= j]: where the first word of U is none of them, it settles all comparisons; else more words are read, and compared
-with as many more digits.
+with as many more digits. Proof: docs/proofs/noise.md.
 """
 
 from __future__ import annotations

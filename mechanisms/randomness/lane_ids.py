@@ -2,7 +2,7 @@
 
 The digest is of an injective encoding: a head of fixed size that holds type tags and lengths, then the bytes that those lengths
 delimit, then zeros up to a whole number of words of 8 bytes. Two lanes share an id only if identity and data are the same, up
-to a collision of the digest; without the key an id tells nothing.
+to a collision of the digest; without the key an id tells nothing. Proof: docs/proofs/noise.md.
 
 The digest is a protected counter sum (Bernstein, "How to stretch random functions", J. Cryptology 1999): a cipher works on
 arrays of lanes, where a hash works on one lane at a time.

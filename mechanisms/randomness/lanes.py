@@ -3,6 +3,7 @@
 A pipeline may run any step twice. Fresh noise in each run would publish two noisy values of one count, so
 nothing here is fresh: word j of a lane is AES-256 of (lane id + j) under the step's block key. A lane's draws
 do not depend on which other lanes are present, on their order, or on how they are cut into arrays.
+Proof: docs/proofs/noise.md.
 
 The samplers are exact: every probability is as stated, and no result depends on how a float is rounded, given that the
 cipher's words are uniform and independent. They follow Canonne, Kamath, Steinke: "The Discrete Gaussian for Differential

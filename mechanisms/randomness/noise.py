@@ -3,6 +3,7 @@
 Canonne, Kamath, Steinke: "The Discrete Gaussian for Differential Privacy" (2020), algorithms 2 and 3, on
 arrays. All arithmetic is on integers: a scale is a fraction, and the probabilities are those stated, not
 those of a rounded float. Two neglected events, each of probability below e^-1000, are named where they occur.
+Proof: docs/proofs/noise.md.
 """
 
 from __future__ import annotations

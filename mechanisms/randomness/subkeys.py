@@ -2,7 +2,7 @@
 
 Two steps that differ in any of these have independent keys, up to the strength of BLAKE2b. So another promise means other bits:
 no two releases ever share noise that they were not meant to share. What feeds these hashes must not change between versions, or
-`ALGORITHM_VERSION` must change with it.
+`ALGORITHM_VERSION` must change with it. Proof: docs/proofs/noise.md.
 """
 
 from __future__ import annotations

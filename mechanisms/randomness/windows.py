@@ -1,4 +1,7 @@
-"""Public windows of time, each of which is a release of its own: `Windows`."""
+"""Public windows of time, each of which is a release of its own: `Windows`.
+
+Proof: docs/proofs/windows.md.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Guarantee: user-level (epsilon, delta)-differential privacy for the whole budget. A choice takes a tenth of epsilon, counting
 users their share of it, and the sample gets the rest with all of delta. All look at the same data, so their costs add up
-(basic composition).
+(basic composition). Proof: docs/proofs/sampled.md.
 
 The choice and the number of users are drawn from the sample's name and what the choice is made of, and from nothing that is
 done with the sample: so whatever reads one sample, with the same budget, relation and objective, reads one choice.

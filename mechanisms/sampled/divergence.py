@@ -23,7 +23,7 @@ its Lambert formula for showing the items alone is wrong: neither is used.) Both
 rise with p, as a lower rate is a sample of the sample, and a higher threshold a function of the output.
 
 Several items, levels or rounds, each with coins of its own, compose: a supremum of such curves is again one, and its privacy
-loss distribution dominates them all (`loss_distributions`).
+loss distribution dominates them all (`loss_distributions`). Proof: docs/proofs/sampled.md.
 """
 
 from __future__ import annotations

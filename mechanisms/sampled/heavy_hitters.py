@@ -7,6 +7,7 @@ discrete Laplace noise with a part of epsilon of its own, which the sample has l
 
 Guarantee: (epsilon, delta)-differential privacy per user under the plan's relation. Users are counted with noise only where
 they are added or removed, by basic composition; where they are replaced, their number is public, and must be given.
+Proof: docs/proofs/sampled.md.
 """
 
 from __future__ import annotations

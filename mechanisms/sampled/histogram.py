@@ -4,6 +4,7 @@ Guarantee: the released rows are (epsilon, delta)-differentially private for the
 with at most `max_items` of its distinct items, a uniform choice, once each. An item's users are sampled with
 independent coins of probability p, and the item is shown iff theta of them or more were: what is shown is the true number
 of sampled users, so that nobody's item cannot appear, and an estimate of all users that follows from it (`estimates`).
+Proof: docs/proofs/sampled.md.
 
 Coins are drawn per item and user; with one coin for all of a user's items the guarantee would fail (delta above 5e-4 where
 5e-9 is claimed, for ten items). Only the sum of an item's coins matters, Bin(count, p), and that is what is drawn.

@@ -13,7 +13,7 @@ of raising w. The number of items shown would take K = 1 wherever all are shown 
 Guarantee: epsilon-differential privacy, delta 0, by the generalised exponential mechanism. A user of d distinct items keeps
 each with probability min(1, K/d), which is what it adds to H, rounded down (`expected_sums`): together at most K. Slopes in H
 lie in [-1, 0], so one user more lowers each loss by at most K, and raises none: the one-sided form. Replacing a user is the
-difference of two such moves. Whatever w is, it is public.
+difference of two such moves. Whatever w is, it is public. Proof: docs/proofs/sampled.md.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 Calibration runs once, in the driver; workers get a rational rate and an integer threshold. Rates are rounded down, and
 whatever a search proposes, a pair is returned only if it was itself seen to keep the budget.
+Proof: docs/proofs/sampled.md.
 """
 
 from __future__ import annotations

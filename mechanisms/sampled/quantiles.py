@@ -12,6 +12,7 @@ rows, a user has one leaf, once. Two mechanisms:
 Guarantee: (epsilon, delta)-differential privacy per user, by composing the rounds or levels. That needs a fresh sample for
 each: with one sample for two levels, the difference of a parent and its known child shows a sampled user for certain, and
 delta is at least the sampling rate. Here every lane holds its node, or the number of its round.
+Proof: docs/proofs/sampled.md.
 
 All that follows from what is shown is post-processing (`sampled_tree`).
 """

@@ -16,6 +16,7 @@ Guarantee: the released rows are epsilon-differentially private for the relation
 max_items cells, each by one (twice as many if a user is replaced). Sorting counts never increases the l1 distance of two
 histograms, nor does it to leave out the smallest. So all modes have the noise of the counts' own sensitivity, and if there are
 more items than `domain_size`, the largest counts are kept. To refuse such data would be a leak.
+Proof: docs/proofs/shape.md.
 
 What differs from the paper: under ADD_REMOVE the noise has half the scale. The noise of equal counts is drawn together
 (`tally_noise`). Its missing Algorithm 5 is `isotonic.antitonic_l1`. The most likely shape is nearer to the truth than the one

@@ -18,6 +18,7 @@ F(K) falls by 0 to K and then rises by 0 to K: by at most K in all. So the noise
 N(K) and F(K) / K move by at most 1, and so do M(K) and |M(K) - R|: the range is at most 2 (`em_exponents`; weights that depend
 on nothing but K do not change it). Choice and noise add up to the budget. Weights are whole numbers of 2**-30, rounded down for
 each user before any sum; F is rounded down to 2**-10 before the noise, which is made for exactly K in these units.
+Proof: docs/proofs/shape.md.
 
 After Knop, Steinke: "Counting Distinct Elements Under Person-Level Differential Privacy" (2023). Their F is the largest that
 any weights reach, a maximal flow over all of the data; here the weights of a user are equal, so that one pass computes it.

@@ -13,6 +13,7 @@ Guarantee: as that of `anonymized`. A user's item is in one bucket, so that one 
 is public: it is drawn before the data is looked at, and privacy does not rest on it. Mode "l2" splits the budget into two
 halves, the second for noise on the items' own counts in n^2 cells, whose ranks bound every position (`anonymized`). Cells
 beyond the number of items are as good as buckets without a collision, so that nothing is hashed for it.
+Proof: docs/proofs/shape.md.
 
 Where all items can be listed and are not more than B, `anonymized_histogram` is better: there are no collisions.
 """

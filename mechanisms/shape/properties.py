@@ -3,7 +3,7 @@
 Guarantee: epsilon-differential privacy for the relation, per user; the proof stands in `estimators`. The rows are property,
 value, noise_stddev, which is that of the noise alone (from a shape: a bound on its effect). An estimate's own error, which a
 larger sample would lower, is not in it. A question about a sample too large to say anything has no row: an error would come
-after the noise was drawn, and whoever runs the job again pays twice.
+after the noise was drawn, and whoever runs the job again pays twice. Proof: docs/proofs/shape.md.
 """
 
 from __future__ import annotations

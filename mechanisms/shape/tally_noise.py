@@ -4,7 +4,7 @@ m cells with the value c get independent noise, and only the multiset of the res
 by one: their number is split by binomials. A cell's noise is not zero with probability 2 / (1 + e^x), where 1/x is the scale;
 its sign is a fair coin; and its size is then 1 + G with P[G >= g] = e^(-xg). The binary digits of G are independent, digit i
 being 1 with probability 1 / (1 + e^(2^i x)): from the top digit down, each node of a tree of prefixes splits what it holds.
-The cost is that of the distinct results, not of the cells.
+The cost is that of the distinct results, not of the cells. Proof: docs/proofs/noise.md.
 
 The probabilities are irrational. A binomial looks at the binary digits of its probability, one by one, and stops when every
 trial is decided (see `randomness.binomial`); the digits are made as they are asked for, from bounds that are proved. No

@@ -10,6 +10,7 @@ All look at the table of `l2_tail`, whose words W, M, w and s are used here too,
     "m-quantile": lets M users be above C: the exponential mechanism on | #{a > C} - M |, of range 2.
 
 Guarantee: epsilon-differential privacy of the choice with delta 0 ("dp-gd": (epsilon, delta)), for either relation.
+Proof: docs/proofs/bound-choice.md.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ common to all C. Adding a user changes V(C) by kappa (m - C)^+ + L with 0 <= L <
 never rises (kappa >= 1): the generalised mechanism, one-sided when adding. And for c < c' V changes by at most c more at c'
 than at c, and by at most kappa (c' - c) + c more at c than at c'. So the range over all candidates is at most the larger of
 kappa (Cmax - c) + c over c, and twice the own part, kappa (Cmax - c) + 2c, when one user is replaced. (The paper's
-sensitivities, 5 Cmax / 2 and 3 Cmax, hold for kappa = 2 but are loose.)
+sensitivities, 5 Cmax / 2 and 3 Cmax, hold for kappa = 2 but are loose.) Proof: docs/proofs/bound-choice.md.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ Guarantee: delta-approximate rho-zCDP for the relation, per user, and therefore 
 Proof: the named items are delta-approximate (alpha rho)-zCDP. Given them, one user moves m' = max_counted_items counts by at
 most 1 each (2m' if a user is replaced, half of them down). Discrete Gaussian noise of sigma on the integers costs the squared
 distance over 2 sigma^2 (Canonne, Kamath, Steinke 2020): the rest of rho. Both add up.
+Proof: docs/proofs/count-release.md.
 
 What differs from Rogers's account of it: noise is for the l2 distance sqrt(m') and not m', which makes 632 of 44.7 at m' = 200
 and rho = 0.1. Every named item gets a noisy count, also if no user's sample has it, since leaving it out would tell of those

@@ -6,6 +6,7 @@ estimates the total without the cap. This is post-processing, and costs no priva
 
 Guarantee: the results are (epsilon, delta)-differentially private for the relation, per user. Where n is not given it is
 counted with noise, by a stated share of epsilon: that one user more also makes n larger by one.
+Proof: docs/proofs/histogram.md.
 
 What differs from the paper: n is private where users are added or removed (and never the number of users who have the item, for
 which S / n would always be near the cap). The result is limited to 0 .. n * largest_mean, where the paper's is not defined for

@@ -7,6 +7,7 @@ whether theirs does.
 Guarantee: the counts are (epsilon, delta)-differentially private per user, and so to an adversary who knows who was asked, and
 every answer but one. Proof: given who was asked, this is sample and threshold of those users, with independent coins of
 probability p, for which rate and threshold are calibrated (`plan`). Who was asked does not depend on the answers.
+Proof: docs/proofs/sampled.md.
 
 The chance of being asked is *not* counted as a part of p. The paper does so, for a sample of m out of n users of whom s are
 asked. But people know that they were asked, and may tell. If all others do, the one user left takes part with probability m / s

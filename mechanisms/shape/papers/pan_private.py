@@ -12,6 +12,7 @@ whoever sees what the mode allows:
   `PanPrivateState.announce_intrusion`, which adds fresh noise so that the memory may be seen once more.
 In mode "l2" with hashed items (Corollary 3) an event adds one to a second counter, too, that of a second hash into `ranks`
 further counters (`hashed.rank_buckets`), and all noise has twice the scale, since an event moves two counters.
+Proof: docs/proofs/shape.md.
 
 A checkpoint of the state that is stored where others can read it is an intrusion. The noise comes from the operating system
 and is kept only as part of the counters: a seed, or noise that a release key can make again, would let whoever sees the

@@ -12,7 +12,7 @@ one bucket whose count goes from h + 1 (P) to h (Q), with the analyst's view (nu
 ln(1/p) on, and H(Q||P) is `flooded_delta`, both exactly; a replaced user changes two buckets, one in each direction, so that
 epsilon = ln(1/p) + epsilon_Q. In mode "l2" with hashed items (Corollary 3) a user sends a second report, of a second hash into
 `ranks` further buckets (`hashed.rank_buckets`), and each of both is made for half of epsilon and delta. Where every item has a
-bucket of its own, mode "l2" needs no more than mode "l1".
+bucket of its own, mode "l2" needs no more than mode "l1". Proof: docs/proofs/shape.md.
 
 The noise is exact. A user's share of NB(r, q) over all B buckets is a compound Poisson: clusters of size k come with the rate
 (B r / n) q^k / k, each to a uniform bucket. They are had by thinning: proposals with the rational rate (B r / n) q / (1 - q), a
