@@ -62,6 +62,12 @@ stubs: $(VENV)/development
 docs: $(VENV)/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site
 
+# A version of the site, in its folder of the branch gh-pages: make site VERSION=0.1 ALIAS=latest, or VERSION=dev. Pushes nothing.
+.PHONY: site
+site: $(VENV)/docs
+	@test -n "$(VERSION)" || { echo "make site needs a version: make site VERSION=0.1 ALIAS=latest" >&2; exit 1; }
+	NO_MKDOCS_2_WARNING=1 PATH="$(abspath $(BIN)):$$PATH" $(BIN)/mike deploy $(if $(ALIAS),--update-aliases) $(VERSION) $(ALIAS)
+
 test-docs: $(VENV)/development
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/docs
 
