@@ -16,6 +16,7 @@
 # make test-postgres   runs the ledger's tests on SQLite and on a real PostgreSQL, which it starts
 # make dist   builds the sdist, and from it the wheel, into dist, and checks both
 # make sbom   writes what a fresh environment with the wheel consists of, build/sbom.json
+# make image   builds the image of the command and runs it, with Podman or Docker
 # make workflows   checks what GitHub runs, with zizmor, and with actionlint if Go is installed
 
 PYTHON ?= python3
@@ -37,7 +38,7 @@ QUICK := tests/mechanisms tests/headcount tests/pipelines/sources tests/pipeline
 SOURCES := setup.py pyproject.toml README.md LICENSE $(shell find headcount $(PACKAGES) -type f -not -path '*/__pycache__/*')
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo quick test test-slow stubs docs test-docs test-flink test-spark test-browser test-postgres test-beam test-as-run dist sbom workflows lint types unit clean
+.PHONY: demo quick test test-slow stubs docs test-docs test-flink test-spark test-browser test-postgres test-beam test-as-run dist sbom image workflows lint types unit clean
 
 demo: $(VENV)/runtime
 	$(BIN)/headcount demo --output demo
@@ -117,6 +118,13 @@ build/dist-checked: $(SOURCES) | $(VENV)-release/ready
 
 sbom: $(VENV)-plain/ready
 	$(VENV)-release/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type library --output-reproducible --output-file build/sbom.json $(VENV)-plain/bin/python
+
+BUILDER ?= $(shell command -v podman || command -v docker)
+image:
+	@test -n "$(BUILDER)" || { echo "make image needs Podman or Docker: install one (apt-get install podman)" >&2; exit 1; }
+	tag=$$(git describe --tags --exact-match --match 'v[0-9]*' 2> /dev/null); \
+	$(BUILDER) build -f deploy/image/Containerfile --build-arg "VERSION=$${tag#v}" --tag headcount .
+	$(BUILDER) run --rm --network none --read-only --tmpfs /tmp headcount --version
 
 workflows: $(VENV)-release/ready
 	$(VENV)-release/bin/zizmor --offline --quiet .github
