@@ -14,6 +14,10 @@
 # make test-beam   runs transforms, replays and rows held by digest on the oldest Beam and libraries that are supported
 # make test-as-run   runs the installed command, in an environment that has nothing else, on files that other programs wrote
 # make test-postgres   runs the ledger's tests on SQLite and on a real PostgreSQL, which it starts
+# make dist   builds the sdist, and from it the wheel, into dist, and checks both
+# make sbom   writes what a fresh environment with the wheel consists of, build/sbom.json
+# make image   builds the image of the command and runs it, with Podman or Docker
+# make workflows   checks what GitHub runs, with zizmor, and with actionlint if Go is installed
 
 PYTHON ?= python3
 VENV := .venv
@@ -30,9 +34,11 @@ export OPENBLAS_NUM_THREADS := 1
 SUITE := --ignore=tests/runners --ignore=tests/browser --ignore=tests/postgres --ignore=tests/docs --ignore=tests/as_run tests
 QUICK := tests/mechanisms tests/headcount tests/pipelines/sources tests/pipelines/test_main.py tests/pipelines/test_options.py \
 	tests/test_house.py tests/test_project.py tests/test_docs.py tests/test_package.py
+# What is in the wheel.
+SOURCES := setup.py pyproject.toml README.md LICENSE $(shell find headcount $(PACKAGES) -type f -not -path '*/__pycache__/*')
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo quick test test-slow stubs docs test-docs test-flink test-spark test-browser test-postgres test-beam test-as-run lint types unit clean
+.PHONY: demo quick test test-slow stubs docs test-docs test-flink test-spark test-browser test-postgres test-beam test-as-run dist sbom image workflows lint types unit clean
 
 demo: $(VENV)/runtime
 	$(BIN)/headcount demo --output demo
@@ -83,29 +89,64 @@ test-spark: $(VENV)/development
 	@command -v mvn > /dev/null || { echo "make test-spark needs Maven: install it (apt-get install maven)" >&2; exit 1; }
 	$(BIN)/python -m pytest tests/runners/test_spark.py --jobs $(JOBS)
 
-test-browser: $(VENV)/development
+test-browser: $(VENV)/development $(VENV)-plain/ready
 	@command -v chromium > /dev/null || command -v google-chrome > /dev/null || { echo "make test-browser needs Chromium: install it (apt-get install chromium)" >&2; exit 1; }
-	$(BIN)/python -m pytest tests/browser
+	$(BIN)/python -m pytest tests/browser --headcount $(VENV)-plain/bin/headcount
 
 # The server is found on the PATH or where Debian puts it, and is started for the tests alone.
 test-postgres: $(VENV)/development
 	@command -v initdb > /dev/null || ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || { echo "make test-postgres needs PostgreSQL: install it (apt-get install postgresql)" >&2; exit 1; }
 	$(BIN)/python -m pytest -rs tests/postgres
 
-# A wheel of what is here, with its own dependencies alone, and then the oldest of these. The programs that write the files are in
-# the other environment.
-test-as-run: $(VENV)/development $(VENV)-oldest/ready
-	rm -rf build/lib build/wheel
-	$(BIN)/pip wheel --quiet --no-deps --wheel-dir build/wheel .
-	test -d $(VENV)-plain || $(PYTHON) -m venv $(VENV)-plain
-	$(VENV)-plain/bin/pip install --quiet build/wheel/*.whl
-	$(VENV)-plain/bin/pip install --quiet --force-reinstall --no-deps build/wheel/*.whl
+# The wheel, with its own dependencies alone, and then the oldest of these. The programs that write the files are in the other
+# environment.
+test-as-run: $(VENV)/development $(VENV)-plain/ready $(VENV)-oldest/ready
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/as_run --headcount $(VENV)-plain/bin/headcount
-	$(BIN)/python -m pytest -n 2 --dist worksteal tests/as_run --headcount $(VENV)-oldest/bin/headcount
+	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore=tests/as_run/test_dist.py tests/as_run --headcount $(VENV)-oldest/bin/headcount
 
 # Rows must be the same as with the newest, to the digest.
 test-beam: $(VENV)-oldest/ready
 	$(VENV)-oldest/bin/python -m pytest -n 2 --dist worksteal tests/golden/test_transforms.py tests/transforms/test_replay.py
+
+# Made anew, since a tag changes the version and no file.
+dist:
+	rm -f build/dist-checked
+	$(MAKE) build/dist-checked
+
+# The wheel is made of the sdist. The time in it is that of the commit, so that who builds it again gets the same bytes.
+build/dist-checked: $(SOURCES) | $(VENV)-release/ready
+	mkdir -p build
+	rm -rf dist build/lib
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2> /dev/null || date +%s) $(VENV)-release/bin/python -m build --installer uv --outdir dist . > build/dist.log 2>&1 || { cat build/dist.log; exit 1; }
+	$(VENV)-release/bin/twine check --strict dist/*
+	$(VENV)-release/bin/check-wheel-contents dist/*.whl
+	touch $@
+
+sbom: $(VENV)-plain/ready
+	$(VENV)-release/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type library --output-reproducible --output-file build/sbom.json $(VENV)-plain/bin/python
+
+BUILDER ?= $(shell command -v podman || command -v docker)
+image:
+	@test -n "$(BUILDER)" || { echo "make image needs Podman or Docker: install one (apt-get install podman)" >&2; exit 1; }
+	tag=$$(git describe --tags --exact-match --match 'v[0-9]*' 2> /dev/null); \
+	$(BUILDER) build -f deploy/image/Containerfile --build-arg "VERSION=$${tag#v}" --tag headcount .
+	$(BUILDER) run --rm --network none --read-only --tmpfs /tmp headcount --version
+
+workflows: $(VENV)-release/ready
+	$(VENV)-release/bin/zizmor --offline --quiet .github
+	if command -v go > /dev/null; then go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12; fi
+
+# An environment with nothing but the wheel and what it needs.
+$(VENV)-plain/ready: build/dist-checked
+	rm -rf $(VENV)-plain
+	$(VENV)-release/bin/uv venv --quiet --python $(PYTHON) $(VENV)-plain
+	$(VENV)-release/bin/uv pip install --quiet --compile-bytecode --python $(VENV)-plain dist/*.whl
+	touch $@
+
+$(VENV)-release/ready: deploy/release/requirements.txt
+	$(PYTHON) -m venv $(VENV)-release
+	$(VENV)-release/bin/pip install --quiet -r deploy/release/requirements.txt
+	touch $@
 
 $(VENV)-oldest/ready: tests/oldest.txt setup.py pyproject.toml
 	$(PYTHON) -m venv $(VENV)-oldest
@@ -133,4 +174,4 @@ $(VENV)/docs: $(VENV)/runtime docs/requirements.txt | $(VENV)/links
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-oldest $(VENV)-plain demo
+	rm -rf $(VENV) $(VENV)-oldest $(VENV)-plain $(VENV)-release build dist demo

@@ -22,8 +22,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
-
 _HERE = os.path.dirname(os.path.abspath(__file__))
 if not os.path.isdir(os.path.join(_HERE, "mechanisms")):
     __path__.append(os.path.dirname(_HERE))  # in a checkout the other rooms lie beside this one
@@ -57,6 +55,7 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/headcount/test_face
     from headcount.result import Result as Result
     from headcount.studies import forecast as forecast
     from headcount.studies import rehearse as rehearse
+    from headcount.version import __version__ as __version__
 
 # Where the public names live.
 _ROOMS = {
@@ -67,6 +66,7 @@ _ROOMS = {
     "reports": "run",
     "result": "Result",
     "studies": "forecast rehearse",
+    "version": "__version__",
 }
 
 __all__, __getattr__, __dir__ = lazy_face(__name__, _ROOMS)

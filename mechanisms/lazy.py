@@ -16,7 +16,7 @@ def lazy_face(
     A module is one of the package, or with its full name one of another. `at_home` has names that are another one there.
     """
     homes = {name: room for room, names in rooms.items() for name in names.split()}
-    names = sorted(homes)
+    names = sorted(name for name in homes if not name.startswith("_"))
 
     def get(name: str) -> Any:
         if name not in homes:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import gc
+import os
 import pickle
+import subprocess
 from collections.abc import Callable, Generator
 from importlib import metadata
 from pathlib import Path
@@ -64,6 +66,21 @@ def make_release(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Rele
     return make
 
 
+@pytest.fixture
+def installed(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """installed(*words): the console script of `--headcount PATH` in a process, a folder and an environment of its own."""
+    script = request.config.getoption("--headcount")
+    assert script, "give --headcount PATH, the script of an installation: see make test-as-run"
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LANG") if name in os.environ}
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [os.path.abspath(script), *words], cwd=tmp_path, env=kept, capture_output=True, text=True, timeout=300
+        )
+
+    return run
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Keeps what is imported and collected, which lives to the end, out of the garbage collector's way: going through it
@@ -82,6 +99,7 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--headcount", help="the console script of an installation that has nothing but the product")
     parser.addoption(
         "--golden-record",
         nargs="?",

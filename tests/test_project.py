@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 import re
 import shlex
+import subprocess
 import tomllib
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -34,15 +36,87 @@ def test_the_five_papers_are_cited_as_the_families_name_them():
 
 
 def test_one_version_and_one_licence():
-    assert CITATION["version"] == headcount.__version__ == metadata.version("headcount")
+    assert headcount.__version__ == metadata.version("headcount")
+    released = re.findall(r"^## \[(\d.*?)\]", (TOP / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert CITATION["version"] in released[:1] or not released, "the last one released, or the first to be"
     assert CITATION["license"] == PROJECT["license"]
 
 
+def workflow(name: str) -> dict[str, Any]:
+    """The jobs of a workflow."""
+    return yaml.safe_load((TOP / ".github" / "workflows" / f"{name}.yml").read_text())["jobs"]
+
+
+def runs(job: dict[str, Any]) -> list[str]:
+    """What a job runs itself."""
+    return [step["run"] for step in job["steps"] if "run" in step]
+
+
 def test_the_hosted_checks_are_those_of_ci_run():
-    workflow = yaml.safe_load((TOP / ".github" / "workflows" / "checks.yml").read_text())
-    job = workflow["jobs"]["checks"]
-    assert job["strategy"]["matrix"]["make"] == ci_commands()
-    assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/install", "make ${{ matrix.make }}"]
+    jobs = workflow("checks")
+    pages, checks = jobs["pages"], jobs["checks"]
+    assert {*pages["strategy"]["matrix"]["make"], *checks["strategy"]["matrix"]["make"]} == set(ci_commands())
+    assert runs(pages) == ["make ${{ matrix.make }}"] and runs(checks) == [".ci/install", "make ${{ matrix.make }}"]
+    assert {*jobs["all"]["needs"], "all"} == {*jobs}, "what is not waited for may fail unseen"
+
+
+def test_workflows_make_what_the_makefile_has():
+    targets = set(re.findall(r"^([\w-]+):", (TOP / "Makefile").read_text(), re.MULTILINE))
+    made = [words for name in ("checks", "release") for job in workflow(name).values() for words in runs(job)]
+    named = {name for words in made for line in re.findall(r"^make (.*)$", words, re.M) for name in line.split()}
+    assert named - {"${{", "matrix.make", "}}"} <= targets
+
+
+@pytest.mark.parametrize("name", ["checks", "release"])
+def test_actions_are_pinned_to_a_commit(name):
+    used = re.findall(r"uses: (.*)$", (TOP / ".github" / "workflows" / f"{name}.yml").read_text(), re.MULTILINE)
+    assert used and all(re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v[\d.]+", line) for line in used)
+    assert len({line.partition("@")[0] for line in used}) == len({*used}), "one version of each"
+
+
+def test_nothing_is_published_but_by_a_tag_and_no_token_is_kept():
+    jobs = workflow("release")
+    writes = {name for name, job in jobs.items() if "write" in job.get("permissions", {}).values()}
+    assert writes == {"attest", "pypi", "github", "image"}
+    assert jobs["attest"]["if"] == "github.ref_type == 'tag'"
+    for name in writes - {"attest"}:  # which wait for it, or for one that does
+        needs = {name}
+        while needs - {"attest", "build"}:
+            job = needs.difference({"attest", "build"}).pop()
+            assert "if" not in jobs[job], "a job is skipped where one that it needs is"
+            needs = needs - {job} | {
+                *([jobs[job]["needs"]] if isinstance(jobs[job]["needs"], str) else jobs[job]["needs"])
+            }
+        assert "attest" in needs
+    assert "secrets." not in (TOP / ".github" / "workflows" / "release.yml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("paths", "expected"),
+    [
+        (["docs/total.md", "README.md", "mkdocs.yml"], "docs"),
+        ([".github/PULL_REQUEST_TEMPLATE.md"], "docs"),
+        (["docs/total.md", "setup.py"], "all"),
+        ([".github/workflows/checks.yml"], "all"),
+        (["tests/docs/test_examples.py"], "all"),
+        (["requirements.txt"], "all"),
+    ],
+)
+def test_a_change_of_pages_alone_needs_the_pages_alone(tmp_path, paths, expected):
+    def git(*words: str) -> None:
+        named = ("-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
+        subprocess.run(["git", *named, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    git("init")
+    git("commit", "--allow-empty", "--message", "before")
+    git("tag", "before")
+    for path in paths:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("")
+    git("add", "--all")
+    git("commit", "--message", "after")
+    said = subprocess.run([TOP / ".ci" / "changed", "before"], cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert said.stdout == f"{expected}\n"
 
 
 def test_what_ci_run_calls_is_a_target():
@@ -104,7 +178,8 @@ def test_forms_and_hooks_are_yaml():
 
 def test_the_changelog_has_its_sections():
     log = (TOP / "CHANGELOG.md").read_text()
-    sections = re.findall(r"^### (.*)$", log.split("## [")[1], re.MULTILINE)
+    newest = next(part for part in log.split("\n## [")[1:] if "\n### " in part)
+    sections = re.findall(r"^### (.*)$", newest, re.MULTILINE)
     assert "Privacy" in sections
     assert set(sections) <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security", "Privacy"}
 

@@ -37,6 +37,9 @@ if ! command -v gcloud >/dev/null; then
 fi
 
 here=$(cd -P -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
-gcloud builds submit "$here/../.." --project "$PROJECT" --config "$here/cloudbuild.yaml" --substitutions "_IMAGE=$IMAGE"
+# The version, where the tree is that of a tag; Cloud Build gets no tags.
+tag=$(git -C "$here" describe --tags --exact-match --match 'v[0-9]*' 2>/dev/null || true)
+gcloud builds submit "$here/../.." --project "$PROJECT" --config "$here/cloudbuild.yaml" \
+  --substitutions "_IMAGE=$IMAGE,_VERSION=${tag#v}"
 gcloud dataflow flex-template build "$TEMPLATE" --project "$PROJECT" --image "$IMAGE" --sdk-language PYTHON \
   --metadata-file "$here/metadata.json"

@@ -65,6 +65,7 @@ class KeyFile:
     def fetch(self) -> bytes:
         """The key; refuses a file that is missing, not regular, open to others, or not a key."""
         where = f"key file {os.fspath(self.path)!r}"
+        _check_system()
         try:
             # O_NONBLOCK: opening a named pipe must fail the check below, not wait for a writer.
             descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
@@ -183,6 +184,15 @@ class RowsKey:
         return self if follow is None else RowsKey(follow(end), self.reading)
 
 
+def _check_system() -> None:
+    """Refuse a system that does not tell who may read a file."""
+    if os.name != "posix":
+        raise ParameterError(
+            f"a key must be in a file that only its owner can read, and this system ({os.name}) does not tell who can; "
+            "on Windows run Headcount in WSL, which is Linux: wsl --install"
+        )
+
+
 def _write_fresh_key(descriptor: int) -> None:
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
         os.fchmod(descriptor, 0o600)
@@ -192,6 +202,7 @@ def _write_fresh_key(descriptor: int) -> None:
 def write_key_file(path: str | os.PathLike[str]) -> KeyFile:
     """Make a fresh key in a new file that only its owner can read; an existing file is never touched."""
     source = KeyFile(path)
+    _check_system()
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
@@ -223,6 +234,7 @@ def ephemeral_key() -> KeyFile:
 
     Worker processes on the same machine reach it; a release made with it cannot be repeated after the exit.
     """
+    _check_system()
     global _ephemeral
     with _ephemeral_lock:
         if _ephemeral is None:

@@ -1,6 +1,6 @@
 """Pages in a real browser: nothing is fetched, nothing runs, all is seen, on light and dark screens, on phones and on paper.
 
-Run by `make test-browser`, which needs Chromium. What it saw is in build/screenshots.
+Run by `make test-browser`, which needs Chromium and installs the wheel for the last test. What it saw is in build/screenshots.
 """
 
 from __future__ import annotations
@@ -205,3 +205,17 @@ def test_no_script_would_run(browser, folders, tmp_path):
     assert page.title() == "Pages seen on the site" and len(got) == 1
     assert any("Content Security Policy" in words for words in refused)
     page.close()
+
+
+def test_the_installed_demo_from_an_empty_folder(installed, browser, tmp_path):
+    """The wheel in an environment of its own, `headcount demo` where there is nothing, and its page as people open it."""
+    assert not [*tmp_path.iterdir()]
+    done = installed("demo", "--rows", "20000")
+    assert done.returncode == 0, done.stderr
+    address = re.search(r"^to look at: (.*)$", done.stdout, re.MULTILINE)[1]
+    assert Path(address) == tmp_path / "demo" / "histogram" / "report.html"
+    with browser.new_page(viewport=WIDE) as page:
+        page.goto(Path(address).as_uri(), wait_until="load")
+        assert page.locator("main .fill").first.is_visible()
+        assert "epsilon" in page.inner_text("main")
+        keep(page, "the installed demo", "light")

@@ -359,7 +359,8 @@ def test_run_refuses_before_it_launches(call):
 def test_build_builds_image_and_template(call):
     done, [[image, _], [template, _]] = call("build.sh", **VARIABLES)
     assert done.returncode == 0, done.stderr
-    assert image[:2] == ["builds", "submit"] and image[-1] == f"_IMAGE={IMAGE}" and os.path.samefile(image[2], TOP)
+    assert image[:2] == ["builds", "submit"] and os.path.samefile(image[2], TOP)
+    assert re.fullmatch(rf"_IMAGE={IMAGE},_VERSION=[\w.]*", image[-1])
     assert template[:4] == ["dataflow", "flex-template", "build", "gs://b/t.json"]
     assert os.path.samefile(template[-1], DEPLOY / "metadata.json")
 

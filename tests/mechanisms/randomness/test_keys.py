@@ -222,3 +222,13 @@ def test_derived_keys_differ_and_are_checked():
     for derive in (lane_key, block_key, lambda key: subkey(key, "id", "label", {})):
         with pytest.raises(ParameterError, match="32 bytes"):
             derive(b"short")
+
+
+@pytest.mark.parametrize("needs_a_file", [ephemeral_key, lambda: write_key_file("key"), KeyFile("key").fetch])
+def test_a_system_that_does_not_tell_who_can_read_a_file_is_refused(monkeypatch, needs_a_file):
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "name", "nt")
+        with pytest.raises(
+            ParameterError, match=r"this system \(nt\) does not tell who can; on Windows run Headcount in WSL"
+        ):
+            needs_a_file()
