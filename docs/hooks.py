@@ -13,6 +13,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import notebook_pages
 from latex2mathml.converter import convert
 from mkdocs.structure.files import File, Files
 
@@ -42,6 +43,7 @@ def on_files(files: Files, config: Any) -> Files:
     made = {name: (TOP / path).read_text(encoding="utf-8") for path, name in OUTSIDE.items()}
     made |= {"commands.md": commands_page()}
     made |= {f"api/{face.removeprefix('headcount.')}.md": api_page(face) for face in FACES}
+    made |= notebook_pages.pages(config.extra.get("repository"))
     for name, text in made.items():
         files.append(File.generated(config, name, content=text))
     return files
@@ -81,8 +83,8 @@ def site_page(target: Path) -> str | None:
     """The page or picture of the site for a file of the repository."""
     if target == TOP / "README.md":
         return "index.md"
-    if target.is_relative_to(TOP / "docs") and target.suffix in (".md", ".svg"):
-        return str(target.relative_to(TOP / "docs"))
+    if target.is_relative_to(TOP / "docs") and target.suffix in (".md", ".svg", ".ipynb"):
+        return re.sub(r"\.ipynb$", ".md", str(target.relative_to(TOP / "docs")))
     return OUTSIDE.get(str(target.relative_to(TOP))) if target.is_relative_to(TOP) else None
 
 

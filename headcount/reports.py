@@ -62,6 +62,9 @@ class Report(Mapping[str, Written]):
     def __repr__(self) -> str:
         return "\n\n".join(f"{name}:\n{each!r}" for name, each in self.releases.items())
 
+    def _repr_html_(self) -> str:
+        return "\n".join(each._repr_html_() for each in self.releases.values())
+
 
 @suggesting
 def run(file: str | os.PathLike[str], *, period: str | None = None, beam_flags: Sequence[str] = ()) -> Report:

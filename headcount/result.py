@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import html
 import json
 import os
-from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -25,15 +23,6 @@ from headcount.pipelines.reports import report
 from headcount.pipelines.reports.outcome import Outcome, said
 from headcount.pipelines.reports.plan import Plan
 from headcount.pipelines.reports.series import summary_of
-from headcount.pipelines.reports.summary import (
-    SIZES,
-    counted,
-    heading,
-    in_range,
-    missing,
-    much_left_out,
-    nothing,
-)
 from headcount.pipelines.sinks import output
 from headcount.pipelines.sinks.formats import times_as_text
 from headcount.pipelines.sinks.repeated import refuse_another
@@ -60,7 +49,7 @@ class Shown:
     """Released rows, and the report on them. All of it is what the guarantee in the report is about, and may be published.
 
     Printed, it shows what the command line would: the largest rows, what they do not hold, and what was chosen. In a notebook
-    it shows itself as a table, with the same cautions.
+    it shows itself as its page does, as bars with their intervals or as the picture of its kind, with the same cautions.
     """
 
     table: pa.Table
@@ -79,22 +68,9 @@ class Shown:
         return in_keywords(said(self.report, shown)) or str(self.table)
 
     def _repr_html_(self) -> str:
-        report, names, rows = self.report, self.table.column_names, self.report["shown"]
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
-        body = "".join(f"<tr>{''.join(f'<td>{_cell(row, name)}</td>' for name in names)}</tr>" for row in rows)
-        above = [heading(report)] if rows else nothing(report)
-        beside = (
-            *counted(report),
-            *missing(report),
-            report.get("protected"),
-            report.get("note"),
-            report.get("decision"),
-        )
-        before, after = (
-            "".join(f"<p>{html.escape(in_keywords(each))}</p>" for each in lines if each)
-            for lines in ((*above, *much_left_out(report)), (*beside, report["promise"]))
-        )
-        return f"{before}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{after}"
+        from headcount.pipelines.pages.release import release_fragment
+
+        return release_fragment(self.report, self.table, in_keywords)
 
 
 class Result(Shown):
@@ -186,15 +162,3 @@ class Result(Shown):
         about = dataclasses.replace(self._about, parameters=given)
         guarantee = self._plan.guarantee if self._decision is None else self._decision.guarantee
         return target.finished(report.make_report(about, guarantee, self._decision, self._input_digest), written)
-
-
-def _cell(row: Mapping[str, Any], column: str) -> str:
-    """One cell: a number whose range is wider than itself says so."""
-    begin = "" if column in SIZES else f"{column}_"
-    return html.escape(in_range(row[column], row.get(f"{begin}low"), row.get(f"{begin}high"), _shown))
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:,.6g}" if abs(value) < 1000 else f"{value:,.0f}"
-    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)

@@ -10,6 +10,7 @@ can tell which part of it is done is taken at its word.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import threading
@@ -19,6 +20,7 @@ from typing import NamedTuple, TextIO
 
 _INTERVAL = 0.5
 _CLEAR = "\r\x1b[K"
+_NOTEBOOK = "JPY_PARENT_PID"  # what Jupyter tells the kernels that it starts, and they all that they start
 # Of the time of a run: reading all rows, the first look at all users, another one, and anything else.
 _READING, _FIRST_LOOK, _LOOK, _OTHER = 10.0, 4.5, 1.0, 0.2
 _KNOWN_FROM = 0.04  # of a run: before that nothing is said of the rest
@@ -213,12 +215,15 @@ def ends() -> None:
 class Progress:
     """Shows the progress on a terminal while its block runs, and is silent on anything else.
 
+    A line of a notebook (`!headcount ...`) has a terminal too, but what it prints is kept in the notebook, and goes where that
+    goes: it is silent there.
+
     `expected` tells about how many rows there are; it is asked only if somebody sees the answer.
     """
 
     def __init__(self, stream: TextIO, expected: Callable[[], int | None] = lambda: None) -> None:
         self._stream = stream
-        self._shown = stream.isatty()
+        self._shown = stream.isatty() and _NOTEBOOK not in os.environ
         self._expected = expected() if self._shown else None
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._show, name="headcount-progress", daemon=True)

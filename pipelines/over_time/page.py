@@ -33,31 +33,39 @@ class Worded:
 
 def changes_page(found: Found, real: Sequence[Change], words: Worded) -> bytes:
     """The bytes of the page."""
+    return layout.render("changes.html", **_drawn(found, real, words, _LINES))
+
+
+def changes_fragment(found: Found, real: Sequence[Change], words: Worded, lines: int) -> str:
+    """The same for a notebook, with fewer lines."""
+    return layout.render_fragment("changes.html", **_drawn(found, real, words, lines))
+
+
+def _drawn(found: Found, real: Sequence[Change], words: Worded, most: int) -> dict[str, Any]:
     sides = found.sides
     heads, *rows = words.cells
     releases = [
         [side.name, side.report["release_id"], str(side.report.get("date", "")), side.report["promise"]]
         for side in sides
     ]
-    return layout.render(
-        "changes.html",
-        asked=asked(sides),
-        heading=f"{len(sides)} releases, {sides[0].name} to {sides[-1].name}",
-        verdict=words.verdict,
-        heads=heads,
-        rows=rows,
-        lines=[_lines(panel, real, words) for panel in found.panels],
-        releases=releases,
-        notes=words.notes,
-    )
+    return {
+        "asked": asked(sides),
+        "heading": f"{len(sides)} releases, {sides[0].name} to {sides[-1].name}",
+        "verdict": words.verdict,
+        "heads": heads,
+        "rows": rows,
+        "lines": [_lines(panel, real, words, most) for panel in found.panels],
+        "releases": releases,
+        "notes": words.notes,
+    }
 
 
-def _lines(panel: Panel, changes: Sequence[Change], words: Worded) -> Part:
+def _lines(panel: Panel, changes: Sequence[Change], words: Worded, most: int) -> Part:
     """A small line for each of the rows with real changes and the largest others, over all releases."""
     real = Counter(each.row for each in changes if each.number == panel.number.name)
-    ranked = sorted(range(len(panel.names)), key=lambda row: panel.names[row] not in real)[:_LINES]
+    ranked = sorted(range(len(panel.names)), key=lambda row: panel.names[row] not in real)[:most]
     drawn = [_spark(words, panel, row, real[panel.names[row]]) for row in ranked]
-    which = f"the {_LINES} first of {len(panel.names):,} rows" if len(panel.names) > _LINES else "all rows"
+    which = f"the {most} first of {len(panel.names):,} rows" if len(panel.names) > most else "all rows"
     first, last = panel.sides[0].name, panel.sides[-1].name
     caption = (
         f"{which.capitalize()}, those with real changes before others. Each line goes from {first} to {last}, on its own scale "

@@ -17,7 +17,7 @@ from headcount.mechanisms.columns.level_keys import LEVEL, OTHER
 from headcount.pipelines.over_time.changes import HIDDEN, NOISE, UNTESTED, Change, Found
 from headcount.pipelines.over_time.kind import asked
 from headcount.pipelines.over_time.numbers import SHARES
-from headcount.pipelines.over_time.page import LISTED, Worded, changes_page
+from headcount.pipelines.over_time.page import LISTED, Worded, changes_fragment, changes_page
 from headcount.pipelines.reports import tree_rows
 from headcount.pipelines.reports.summary import aligned, cell, number_in
 from headcount.pipelines.studies.rehearsal import write_files
@@ -25,6 +25,7 @@ from headcount.pipelines.terminal import name as worded
 
 CSV, ROWS, PAGE = "changes.csv", "rows.csv", "changes.html"
 _SHOWN = 20  # changes that a terminal lists
+_DRAWN = 10  # rows whose lines a notebook has
 # Columns of a change, or of a row, that a column of a key may have the name of.
 _OWN = (
     "number from to before before_low before_high after after_low after_high change change_low change_high verdict "
@@ -36,7 +37,7 @@ _HEADS = ("from", "to", "before", "after", "change", "low to high", "")
 class Changes:
     """Releases of one kind side by side, and what changed between them. It is made of released files alone, and costs nothing.
 
-    Printed, it is what the terminal shows; in a notebook, a table.
+    Printed, it is what the terminal shows; in a notebook, a table and lines with bands.
     """
 
     def __init__(self, found: Found) -> None:
@@ -185,9 +186,11 @@ class Changes:
 
     def html(self) -> bytes:
         """All of it as a page."""
-        listed = self.shown(LISTED)
-        words = Worded(self.verdict(), self.cells(listed), self.heads(), self.words_of, self.words(len(listed)))
-        return changes_page(self.found, self.real_changes, words)
+        return changes_page(self.found, self.real_changes, self._worded(LISTED))
+
+    def _worded(self, most: int) -> Worded:
+        listed = self.shown(most)
+        return Worded(self.verdict(), self.cells(listed), self.heads(), self.words_of, self.words(len(listed)))
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> list[str]:
         """Write changes.csv, rows.csv and changes.html into a folder; the paths of what was written."""
@@ -198,17 +201,7 @@ class Changes:
         return self.text()
 
     def _repr_html_(self) -> str:
-        from html import escape
-
-        head, *body = self.cells(self.shown(_SHOWN))
-        names = "".join(f"<th>{escape(name)}</th>" for name in head)
-        lines = "".join(f"<tr>{''.join(f'<td>{escape(each)}</td>' for each in line)}</tr>" for line in body)
-        table = f"<table><thead><tr>{names}</tr></thead><tbody>{lines}</tbody></table>"
-        before, after = (
-            "".join(f"<p>{escape(line)}</p>" for line in part)
-            for part in ((self.heading(), self.verdict()), self.words(len(body)))
-        )
-        return f"{before}{table}{after}"
+        return changes_fragment(self.found, self.real_changes, self._worded(_SHOWN), _DRAWN)
 
     @property
     def _keys(self) -> tuple[str, ...]:

@@ -24,14 +24,19 @@ _KEPT = (
 )
 
 
-def render(template: str, **values: Any) -> bytes:
-    """The bytes of a page from one of `templates/`, which extends `page.html`.
+def render(template: str, base: str = "page.html", **values: Any) -> bytes:
+    """The bytes of a page from one of `templates/`, which extends `page.html`, or another `base`.
 
     Values are text, and escaped, but for charts. The filters are those of `texts`: `name` for what comes from data, `number`,
     `percent`, and `prose` for a line of a report.
     """
-    text: str = _environment().get_template(template).render(values)
+    text: str = _environment().get_template(template).render(values, base=base)
     return text.encode()
+
+
+def render_fragment(template: str, **values: Any) -> str:
+    """The same as a part of another page, such as a notebook's."""
+    return render(template, "fragment.html", **values).decode()
 
 
 @functools.cache

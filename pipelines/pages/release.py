@@ -5,13 +5,16 @@ It is made from released things alone, report.json and the rows, and is a functi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Callable, Mapping
 from typing import Any
+
+import pyarrow as pa
 
 from headcount.mechanisms.accounting.windows import WINDOWS
 from headcount.pipelines.flags.options import LARGE_EPSILON, hint_text
 from headcount.pipelines.pages import layout, promise, results, texts
-from headcount.pipelines.pages.rows import read_rows
+from headcount.pipelines.pages.rows import read_rows, rows_of
 from headcount.pipelines.reports.outcome import Outcome
 from headcount.pipelines.reports.summary import missing, title
 from headcount.pipelines.sinks.finished import changed_note
@@ -43,6 +46,23 @@ def release_page(outcome: Outcome) -> bytes:
         steps=guarantee["words"],
         files=report["files"],
         versions=[*details["versions"].items()],
+    )
+
+
+def release_fragment(report: Mapping[str, Any], table: pa.Table, worded: Callable[[str], str]) -> str:
+    """The same for a notebook, from rows in memory: what came out and what must be known of it, each line as it is `worded`
+    there, and the promise."""
+    parts = results.parts(report, rows_of(table, report, results.needed(report)))
+    above = {line for part in parts for line in part.words}
+    beside = (*missing(report), *(report.get(each) for each in ("protected", "note", "decision")))
+    lines = [line for each in beside if each for line in each.splitlines()]
+    named = report.get("label", title(report))
+    return layout.render_fragment(
+        "result.html",
+        title=None if named == parts[0].heading else named,
+        parts=[dataclasses.replace(part, words=[*map(worded, part.words)]) for part in parts],
+        beside=[worded(line) for line in lines if line not in above],
+        promise=report["promise"],
     )
 
 

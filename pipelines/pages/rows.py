@@ -8,13 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from headcount.mechanisms.calibration.intervals import DEVIATIONS
 from headcount.pipelines.reports.outcome import Outcome
 from headcount.pipelines.reports.series import MOST_ROWS, Series, largest_series, series_of
 from headcount.pipelines.reports.summary import SIZES
 from headcount.pipelines.sinks.finished import first_rows, largest
-from headcount.pipelines.sinks.formats import decode, decode_parquet, typed
+from headcount.pipelines.sinks.formats import decode, decode_parquet, times_as_text, typed
 from headcount.pipelines.sinks.meanings import has_intervals
 from headcount.pipelines.storage import stores
 
@@ -64,6 +65,14 @@ def read_rows(outcome: Outcome, number: int) -> Rows:
     of = series_of(report)
     series, named = ([], 0) if of is None else largest_series(outcome.table(), of, SERIES)
     return Rows(found, np.concatenate(points), True, series, named)
+
+
+def rows_of(table: pa.Table, report: Mapping[str, Any], number: int) -> Rows:
+    """The largest rows of a table in memory; without points."""
+    shown, keys, of = times_as_text(table), report.get("keys", []), series_of(report)
+    found = largest(first_rows(shown, keys, number).to_pylist(), [*report["columns"]], keys, number)
+    series, named = ([], 0) if of is None or not report["rows"] else largest_series(shown, of, SERIES)
+    return Rows(found, np.empty((0, 2)), True, series, named)
 
 
 def _file(

@@ -58,7 +58,7 @@ _NOTES = {
 class Forecast:
     """Outlooks by method and epsilon, and what they are founded on: `basis`, and what was assumed (`notes`), in words.
 
-    Printed, it is what the terminal shows; in a notebook, a table.
+    Printed, it is what the terminal shows; in a notebook, curves and a table.
     """
 
     basis: str
@@ -111,29 +111,19 @@ class Forecast:
 
     def html(self) -> bytes:
         """The same as a page with curves."""
-        heads, *rows = self._cells()
-        return layout.render(
-            "forecast.html",
-            head=HEAD,
-            basis=self.basis,
-            charts=_curves(self.outlooks),
-            heads=heads,
-            rows=rows,
-            notes=self._notes(),
-        )
+        return layout.render("forecast.html", **self._drawn())
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> list[str]:
         """Write forecast.csv and forecast.html into a folder; the paths of what was written."""
         return write_files(os.fspath(folder), overwrite, {CSV: self.csv().encode(), PAGE: self.html()})
 
     def _repr_html_(self) -> str:
-        from html import escape
+        return layout.render_fragment("forecast.html", **self._drawn())
 
-        head, *body = self._cells()
-        names = "".join(f"<th>{escape(name)}</th>" for name in head)
-        rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in line)}</tr>" for line in body)
-        table = f"<table><thead><tr>{names}</tr></thead><tbody>{rows}</tbody></table>"
-        return "".join([f"<p>{escape(HEAD)}</p>", table, *(f"<p>{escape(note)}</p>" for note in self._notes())])
+    def _drawn(self) -> dict[str, Any]:
+        heads, *rows = self._cells()
+        told = {"head": HEAD, "basis": self.basis, "notes": self._notes()}
+        return told | {"charts": _curves(self.outlooks), "heads": heads, "rows": rows}
 
     def _cells(self) -> list[list[str]]:
         """The numbers as texts, under their names: each with its range."""

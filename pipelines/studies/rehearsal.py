@@ -44,7 +44,7 @@ _NAMES = {"items": "items", "missing_mass": "missing mass", "covered": "events s
 class Rehearsal:
     """The cells of a grid on one data set, which `data` describes in words. Not private.
 
-    Printed, it is what the terminal shows; in a notebook, a table of the means.
+    Printed, it is what the terminal shows; in a notebook, curves and a table of the means.
     """
 
     data: str
@@ -127,6 +127,9 @@ class Rehearsal:
 
     def html(self) -> bytes:
         """A page of its own, with curves."""
+        return layout.render("rehearse.html", **self._drawn())
+
+    def _drawn(self) -> dict[str, Any]:
         parts = []
         for question in self.questions():
             heads, *rows = self._cells(question)
@@ -135,25 +138,14 @@ class Rehearsal:
             parts.append({"title": asked.description.capitalize(), "charts": drawn, "heads": heads, "rows": rows})
         bands = " The shaded parts reach from the least to the most of the releases." if self.releases > 1 else ""
         about = f"{self._about()}.{bands}"
-        return layout.render(
-            "rehearse.html", not_private=NOT_PRIVATE, about=about, questions=parts, notes=self._notes()
-        )
+        return {"not_private": NOT_PRIVATE, "about": about, "questions": parts, "notes": self._notes()}
 
     def _about(self) -> str:
         each = "one release" if self.releases == 1 else f"means of {self.releases} releases"
         return f"{self.data}; {each} at each epsilon"
 
     def _repr_html_(self) -> str:
-        from html import escape
-
-        parts = [f"<p>{escape(NOT_PRIVATE)}</p>", f"<p>{escape(self.data)}</p>"]
-        for question in self.questions():
-            head, *body = self._cells(question)
-            rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in line)}</tr>" for line in body)
-            names = "".join(f"<th>{escape(name)}</th>" for name in head)
-            caption = f"<caption>{escape(QUESTIONS[question].description)}</caption>"
-            parts.append(f"<table>{caption}<thead><tr>{names}</tr></thead><tbody>{rows}</tbody></table>")
-        return "".join(parts + [f"<p>{escape(note)}</p>" for note in self._notes()])
+        return layout.render_fragment("rehearse.html", **self._drawn())
 
     def _block(self, question: str) -> list[str]:
         cells = self._cells(question)

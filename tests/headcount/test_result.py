@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import html
 import json
 import math
+import re
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import headcount
+from headcount.pipelines.pages.texts import prose
 from tests.fixed_key import write_fixed_key
 
 EVENTS = {"user": [f"u{k % 500}" for k in range(4000)], "<item>": [f"<b>{k % 6}" for k in range(4000)]}
@@ -42,20 +43,56 @@ def test_a_result_shows_itself(result):
     assert repr(result).startswith("counts of users by <item>: 6 items came out") and str(result) == repr(result)
     assert repr(result).splitlines()[-1].startswith("chosen: ")
     shown = result._repr_html_()
-    assert shown.count("<table>") == 1 and shown.count("<tr>") == 7
+    assert shown.count("<table") == 1 and shown.count("<tr>") == 7 and shown.count('class="fill"') == 6
     assert "&lt;b&gt;0" in shown and "<b>" not in shown, "items are text, whatever they hold"
-    assert "User-level" in shown
+    assert "<bdi>a &lt;test&gt;</bdi>" in shown and "User-level" in shown
+    for row in result.table.to_pylist():
+        assert all(f"{round(row[column]):,}" in shown for column in ("count", "low", "high"))
 
 
 def test_a_notebook_has_the_cautions_that_are_printed(result):
-    """Every line that is printed beside the table, and the share that was left out above it."""
+    """Every line that is printed below the heading, and the share that was left out above the table."""
     shown = result._repr_html_()
-    lines = [line for line in repr(result).splitlines() if line and not line.startswith("  ")]
+    _, *lines = [line for line in repr(result).splitlines() if line and not line.startswith("  ")]
     assert len(lines) >= 4
     for line in lines:
-        assert f"<p>{html.escape(line)}</p>" in shown
+        assert f"<p>{prose(line)}</p>" in shown
     assert result.report["share_left_out"] > 0.2
-    assert shown.index("the bound left out about") < shown.index("<table>") < shown.index("count assumes that")
+    assert shown.index("The bound left out about") < shown.index("<table") < shown.index("Count assumes that")
+
+
+def test_what_a_notebook_shows_touches_nothing_beside_it(result):
+    """One element, whose style is for itself alone, which fetches and runs nothing."""
+    shown = result._repr_html_().strip()
+    assert shown.startswith('<div class="headcount">') and shown.endswith("</div>")
+    assert shown.count('<div class="headcount">') == 1 and "<script" not in shown and "http" not in shown
+    style = shown.partition("<style>")[2].partition("</style>")[0]
+    outside = re.sub(r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}", "{}", style)
+    assert all(rule.strip().endswith(".headcount") for rule in outside.split("{}")[:-1]), outside
+    assert style.count("{") == style.count("}") and "rem" not in style
+
+
+def test_flags_are_keywords_in_a_notebook_too():
+    nobody = headcount.histogram(EVENTS, **GIVEN, where="user = nobody")
+    shown = nobody._repr_html_().partition("</style>")[2]
+    assert "Nothing came out" in shown and "--" not in shown
+
+
+def test_a_notebook_shows_what_is_no_list_too():
+    total = headcount.total(EVENTS, user="user", epsilon=1)
+    funnel = headcount.funnel(EVENTS | {"t": ["2030-01-01"] * 4000}, user="user", time="t", step="user = u1", epsilon=1)
+    assert 'class="cards"' in total._repr_html_()
+    shown = funnel._repr_html_()
+    assert 'class="fill"' in shown and shown.count("How many users came to each step") == 1
+
+
+def test_a_notebook_shows_very_many_rows_as_a_few():
+    """Those that a page has, in the order of a report."""
+    many = {"user": [f"u{k // 30}" for k in range(60_000)], "item": [k % 300 for k in range(60_000)]}
+    result = headcount.histogram(many, user="user", item="item", domain=range(300), epsilon=1)
+    shown = result._repr_html_()
+    assert result.table.num_rows == 300 and shown.count('<tr><th scope="row"') == 50
+    assert "The 50 largest of 300 items" in shown and len(shown) < 50_000
 
 
 def test_a_result_is_saved_as_the_command_would(result, tmp_path):

@@ -195,3 +195,12 @@ def test_what_a_user_sees(tmp_path):
     assert any(line.endswith(" left") or line.endswith("nearly done") for line in lines)
     assert max(len(line) for line in lines[: lines.index(next(x for x in lines if "rows in" in x))]) < 80
     assert re.search(r"\r\x1b\[K300,000 rows in [\d.]+ s, [\d,]+ rows/s\r\n", text)
+
+
+def test_a_notebook_keeps_what_is_printed_and_so_nothing_exact_is(monkeypatch):
+    """The environment that Jupyter gives its kernels: a line of the shell has a terminal there."""
+    monkeypatch.setenv("JPY_PARENT_PID", "1")
+    terminal = Terminal()
+    with progress.Progress(terminal, lambda: 4000):
+        progress.advance(1000)
+    assert terminal.getvalue() == ""

@@ -5,6 +5,9 @@ A key of this process reaches workers on this machine alone: which runners have 
 
 from __future__ import annotations
 
+import re
+import sys
+
 import apache_beam as beam
 from apache_beam.options.pipeline_options import StandardOptions
 from apache_beam.transforms.external import ExternalTransform
@@ -19,10 +22,39 @@ _ON_THIS_MACHINE = {*_PINNED, "bundlebaseddirectrunner", "prismrunner"}
 
 LOCAL_RUNNER = "FnApiRunner"
 
+_CELL = re.compile(r"^(?:\[\d+\]: )+")
+
 
 def full_label(pvalue: beam.PCollection) -> str:
     """The full label of the transform that is being expanded: part of its randomness, and the same on every runner."""
-    return pvalue.pipeline._current_transform().full_label
+    return _as_written(pvalue.pipeline, pvalue.pipeline._current_transform().full_label)
+
+
+def producer_label(pvalue: beam.PCollection) -> str:
+    """The full label of the transform that made a collection, likewise."""
+    return _as_written(pvalue.pipeline, pvalue.producer.full_label)
+
+
+def _as_written(pipeline: beam.Pipeline, label: str) -> str:
+    """A label without the number of the cell, which Beam puts before it in a notebook.
+
+    With the number, a cell that is run again would release the same data under the same id with other noise. Without it, steps
+    of two cells may have one label, and would share their random bits: they are refused.
+    """
+    if not _in_ipython():
+        return label
+    plain = _CELL.sub("", label)
+    if any(other != label and _CELL.sub("", other) == plain for other in pipeline.applied_labels):
+        raise ParameterError(
+            f"two cells of this notebook put a step called {plain!r} into one pipeline, and would draw the same noise: give "
+            "one of them a name of its own, as in 'name' >> step"
+        )
+    return plain
+
+
+def _in_ipython() -> bool:
+    found = sys.modules.get("IPython")
+    return found is not None and found.get_ipython() is not None
 
 
 def in_expansion_service() -> bool:

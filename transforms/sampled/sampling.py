@@ -33,7 +33,7 @@ from headcount.transforms.bounding import Bounded
 from headcount.transforms.core.barrier import beyond_barrier, sorted_by_item
 from headcount.transforms.core.contributions import ContributionBatch
 from headcount.transforms.core.noise import Noise, Summing, sum_by_item
-from headcount.transforms.core.release import full_label, in_expansion_service
+from headcount.transforms.core.release import full_label, in_expansion_service, producer_label
 from headcount.transforms.core.user_shards import item_shards
 from headcount.transforms.core.windows import window_keys
 
@@ -49,7 +49,7 @@ def sample_name(rows: beam.PCollection, named: str | None, *columns: str) -> str
         return named
     if in_expansion_service():
         return json.dumps(["step", full_label(rows)])
-    return json.dumps(["collection", rows.producer.full_label, rows.tag, *columns])
+    return json.dumps(["collection", producer_label(rows), rows.tag, *columns])
 
 
 def check_sample(named: object) -> str | None:

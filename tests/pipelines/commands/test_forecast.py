@@ -80,7 +80,9 @@ def test_like_an_earlier_release(released):
     assert about(items, released.table.num_rows)
     assert told.outlooks[0].promised == Promised(2.0, 1e-6, "add-remove")
     assert told.table.num_rows == 1 and told.table.column("items")[0].as_py() == items.mean
-    assert "<table>" in told._repr_html_() and repr(told) == told.text()
+    shown = told._repr_html_()
+    assert '<div class="headcount">' in shown and "<table>" in shown and shown.count('<svg class="chart"') == 2
+    assert repr(told) == told.text()
 
 
 @pytest.mark.slow

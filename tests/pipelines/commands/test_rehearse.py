@@ -66,9 +66,10 @@ def test_a_table_of_all_releases(found):
     assert found.to_pandas().groupby("method").epsilon.unique().map(sorted).tolist() == [[1, 4]] * 4
 
 
-def test_a_notebook_shows_the_means(found):
+def test_a_notebook_shows_curves_and_the_means(found):
     text = found._repr_html_()
-    assert text.startswith(f"<p>{NOT_PRIVATE}</p>") and text.count("<table>") == 3
+    assert text.count("<table>") == 3 and text.count('<svg class="chart"') == 8
+    assert text.index(NOT_PRIVATE) < text.index("<table>") and '<div class="headcount">' in text
 
 
 def test_csv_has_a_line_for_each_release(found, tmp_path):

@@ -78,7 +78,10 @@ def test_it_is_told_in_words_lines_and_numbers(twelve, tmp_path):
     page = (tmp_path / "out" / "changes.html").read_text()
     assert page.count('class="line series-0"') == 50 == page.count('class="band series-0"')
     assert page.index("/07") < page.index("/00")
-    assert "4 changes are real" in twelve._repr_html_() and twelve.table.num_rows == 600
+    shown = twelve._repr_html_()
+    assert "4 changes are real" in shown and shown.count('<svg class="spark"') == 10
+    assert "The 10 first of 50 rows" in shown and '<div class="headcount">' in shown
+    assert twelve.table.num_rows == 600
     with pytest.raises(headcount.ParameterError, match="has a changes.csv already"):
         twelve.save(tmp_path / "out")
 

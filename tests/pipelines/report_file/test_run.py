@@ -220,6 +220,7 @@ def test_the_call_gives_results_by_name(shop):
     )
     assert made["pages"].table.equals(single.table) and str(made["pages"]) == str(single)
     assert made["pages"].to_pandas().equals(single.to_pandas())
+    assert made["pages"]._repr_html_() == single._repr_html_() and single._repr_html_() in made._repr_html_()
     total = headcount.total(week, of="users", label="size", release_id=made["size"].report["release_id"], **call)
     assert made["size"].table.to_pylist() == total.table.to_pylist()  # from CSV, and typed again
     with pytest.raises(ParameterError, match=r"^report.yaml:9: output has \{period\}, and no period is given"):
