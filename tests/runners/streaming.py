@@ -57,7 +57,7 @@ JOBS: dict[str, Callable[..., beam.PTransform]] = {
 
 def frame(number: int, part: int) -> pa.RecordBatch:
     """A frame of a window; the same rows whenever it is asked for."""
-    random = np.random.default_rng(1000 * number + part)
+    random = np.random.default_rng(1000 * (number + 1) + part)
     columns = {
         "user": [f"u{k}" for k in random.integers(0, 200, ROWS)],
         "item": [f"i{k}" for k in random.geometric(0.08, ROWS)],
