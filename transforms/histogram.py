@@ -153,6 +153,9 @@ class Histogram(PrivateTransform):
     def _given(self) -> str | None:
         return "the bound is" if isinstance(self.mechanism, HistogramMechanism) else None
 
+    def _closes_in_streams(self) -> bool:
+        return not isinstance(self.mechanism, LevelsMechanism)
+
     def _expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
         release, label = self._drawn(rows)
         h = self.mechanism

@@ -99,6 +99,9 @@ class SelectPartitions(PrivateTransform):
     def _given(self) -> str | None:
         return "the strategy is" if isinstance(self.mechanism, Selection) else None
 
+    def _closes_in_streams(self) -> bool:
+        return True
+
     def _expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
         release, label = self._drawn(rows)
         s = self.mechanism

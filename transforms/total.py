@@ -65,6 +65,9 @@ class Total(PrivateTransform):
     def _given(self) -> str | None:
         return None if isinstance(self.mechanism.events, AutoHistogramMechanism) else "the bound is"
 
+    def _closes_in_streams(self) -> bool:
+        return True
+
     def _expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
         release, _ = self._drawn(rows)
         plan, decision, found = self.mechanism, None, []

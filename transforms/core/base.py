@@ -25,7 +25,7 @@ from headcount.transforms.core.release import full_label, release_for
 from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.core.rows import ToRows
 from headcount.transforms.core.user_shards import check_shards
-from headcount.transforms.core.windows import check_windowing
+from headcount.transforms.core.windows import check_stream, check_windowing
 from headcount.transforms.keyed.domain import GivenItems
 from headcount.transforms.keyed.rows import ToKeyedRows, is_named_by_columns, keyed_row
 
@@ -142,8 +142,13 @@ class PrivateTransform(beam.PTransform):
 
     def _drawn(self, rows: beam.PCollection) -> tuple[Release, str]:
         """The one release of all steps, and the label of what they draw. Refuses rows that no release may be made of."""
+        check_stream(rows, self._closes_in_streams())
         self._check_windows(rows)
         return release_for(rows, self._release, self._reading(rows)), full_label(rows)
+
+    def _closes_in_streams(self) -> bool:
+        """Whether each window is known to be released soon after its end, while an unbounded collection goes on."""
+        return False
 
     def _check_windows(self, rows: beam.PCollection) -> None:
         """Refuses keys that are windows which overlap, unless the transform takes them and their days are public."""

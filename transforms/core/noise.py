@@ -29,7 +29,7 @@ from headcount.transforms.core.domain import OnlyDomain
 from headcount.transforms.core.release import full_label, release_for
 from headcount.transforms.core.rows import KeepGood
 from headcount.transforms.core.user_shards import item_shards, keeper_of
-from headcount.transforms.core.windows import check_bounded_in, every, window_keys
+from headcount.transforms.core.windows import check_bounded_in, every, never_empty, window_keys
 
 Summing = Callable[[pa.RecordBatch, int], Iterable[tuple[int, bytes]]]
 NamedBatches = list[tuple[int, pa.RecordBatch]]
@@ -64,6 +64,16 @@ def sum_by_item(
         "origins", main="sums"
     )
     return typed(summed, origins=Origin)
+
+
+def all_origins(summed: beam.pvalue.DoOutputsTuple) -> beam.pvalue.AsList:
+    """Where the batches come from, as a side input: `Evidence.of` takes it."""
+    return beam.pvalue.AsList(never_empty(summed.origins, "Origins", None))
+
+
+def all_digests(merged: beam.pvalue.DoOutputsTuple) -> beam.pvalue.AsList:
+    """The digests of all item shards, as a side input: `Evidence.of` takes it."""
+    return beam.pvalue.AsList(never_empty(merged.digests, "Digests", 0))
 
 
 class Planned(Protocol):
@@ -104,7 +114,8 @@ class Noise(beam.PTransform):
         # The label of what is drawn, if not the transform's own: where steps with other labels must draw the same.
         self._drawn_as = drawn_as
         self._quality = quality
-        # A later step of the same release does without files that have no rows.
+        # A later step of the same release does without files that have no rows; but in a stream, where it reads them beside its
+        # rows, each must be there (`windows.never_empty`).
         self._every_file = every_file
         # The noise of what is decided, if that has not the attribute `plan`.
         self._plan_of = plan_of
@@ -132,9 +143,10 @@ class Noise(beam.PTransform):
         )
         empty = empty_counts(arrow_type(self._item_type))
         released = merged.histogram | "AddNoise" >> beam.ParDo(
-            _AddNoise(noise, output_files), plan, beam.pvalue.AsList(merged.digests), beam.pvalue.AsList(summed.origins)
+            _AddNoise(noise, output_files), plan, all_digests(merged), all_origins(summed)
         ).with_output_types(tuple[int, bytes])
-        files = beyond_barrier(released, empty, output_files) if self._every_file else barrier(released)
+        every_file = self._every_file or not bounded.is_bounded
+        files = beyond_barrier(released, empty, output_files) if every_file else barrier(released)
         return sorted_by_item(files) | "KeepGood" >> KeepGood(self._quality)
 
 

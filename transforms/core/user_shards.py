@@ -50,8 +50,9 @@ class UserShards(beam.PTransform):
 
 
 def keeper_of(collection: beam.PCollection) -> Keeper:
-    """What keeps chunks in this process, on a runner that says that all its workers are here, and while it runs."""
-    return Keeper(getattr(collection.pipeline.runner, "store", None))
+    """What keeps chunks in this process, on a runner that says that all its workers are here, and while it runs. In a stream
+    nothing is kept: it has no end at which chunks would go."""
+    return Keeper(getattr(collection.pipeline.runner, "store", None) if collection.is_bounded else None)
 
 
 def item_shards(shards: int) -> int:

@@ -32,6 +32,7 @@ from headcount.mechanisms.randomness.windows import Windows
 _MOST_HELD = 64  # windows whose keys a step remembers: a stream has no end of them
 _MICROS = 10**6
 _WAY_OUT = "apply beam.WindowInto(FixedWindows(size)) or beam.WindowInto(GlobalWindows()) first"
+_IN_STREAMS = "Histogram with a method of one stage and a given bound, SelectPartitions and Total"
 _NO_WINDOWS = {
     SlidingWindows: "sliding windows have each row in several, so that a user would be counted again in each",
     Sessions: "sessions begin and end where the data say, but windows must be public",
@@ -58,8 +59,20 @@ def check_windowing(rows: beam.PCollection) -> None:
         )
     if windowing.timestamp_combiner != TimestampCombiner.OUTPUT_AT_EOW:
         raise ParameterError("times of rows would show in the results' timestamps; leave the timestamp_combiner out")
-    if not rows.is_bounded:
-        raise ParameterError("Headcount needs a bounded collection; this one is unbounded (streaming)")
+    if kind is GlobalWindows and not rows.is_bounded:
+        raise ParameterError(
+            "this collection is unbounded (streaming), so that its one window never ends: apply "
+            "beam.WindowInto(FixedWindows(size)) first, and give Release(key, id, windows=Windows(start, size, number))"
+        )
+
+
+def check_stream(rows: beam.PCollection, closes: bool) -> None:
+    """Refuses an unbounded collection, unless windows are known to close while the stream goes on."""
+    if not (rows.is_bounded or closes):
+        raise ParameterError(
+            "this collection is unbounded (streaming), and this transform is not known to close windows before a stream ends; "
+            f"{_IN_STREAMS} do, or give it a bounded collection, such as the rows of a window that has ended"
+        )
 
 
 def check_whole(rows: beam.PCollection) -> None:
@@ -151,6 +164,17 @@ def every(near: beam.PCollection, label: str, values: Sequence[Any], of: Any = N
 
 def _copies(_: tuple[int, bytes], values: list[Any]) -> list[Any]:
     return values
+
+
+def never_empty(values: beam.PCollection, label: str, nothing: Any) -> beam.PCollection:
+    """The same for a side input, in a stream with one more value in each public window, which stands for nothing.
+
+    Flink holds a window back until the stream ends where a step has rows of the window but its side input has none.
+    """
+    if values.is_bounded:
+        return values
+    more = every(values, f"{label}Nothing", [nothing], values.element_type)
+    return (values, more) | label >> beam.Flatten()
 
 
 class Ticks(beam.PTransform):
