@@ -21,7 +21,7 @@ import nbformat
 from nbclient import NotebookClient
 
 FOLDER = Path(__file__).resolve().parent / "notebooks"
-_SECONDS = 120  # that a cell may take on a machine that does much else
+_SECONDS = 300  # that a cell may take on a machine that does much else
 _FIXED = """
 def _fixed():
     import hashlib, itertools, secrets
@@ -30,6 +30,9 @@ def _fixed():
 _fixed()
 del _fixed
 """
+_FRAME = re.compile(
+    r"<style scoped>.*?</style>\s*<table[^>]*>", re.DOTALL
+)  # of pandas, whose tables are the site's here
 _SHELL = re.compile(r"^[!%]", re.MULTILINE)
 
 
@@ -99,11 +102,12 @@ def _output(output: Any, alt: str) -> str:
         return _fenced("text", output.text)
     data = output.data
     if "text/html" in data:
-        return f'<div class="given">\n{_joined(data["text/html"])}\n</div>'
+        frame = _FRAME.sub("<table>", _joined(data["text/html"]))
+        return f'<div class="given">\n{frame}\n</div>'
     if "image/png" in data:
         content = _joined(data["image/png"]).replace("\n", "")
         return f'<p><img alt="{html.escape(alt)}" src="data:image/png;base64,{content}"></p>'
-    return _fenced("text", _joined(data["text/plain"]))
+    return _fenced("text", _joined(data["text/plain"])) if "text/plain" in data else ""  # a script has nothing to show
 
 
 def _fenced(language: str, text: str) -> str:
