@@ -281,7 +281,8 @@ def united(chunks: Iterable[bytes]) -> Rows:
             "flatten first, then bound"
         )
     columns = [[held[name] for held, _ in parts] for name in ("user", "item")]
-    (users, user), (items, item) = in_threads(_unite, columns)
+    few = sum(map(len, columns[0])) < 1 << 12  # rows, which are united before a thread takes them
+    (users, user), (items, item) = map(_unite, columns) if few else in_threads(_unite, columns)
     count = None
     if any("count" in held for held, _ in parts):
         count = np.concatenate([_counts(held) for held, _ in parts])

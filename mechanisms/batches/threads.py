@@ -24,5 +24,9 @@ os.register_at_fork(
 
 
 def in_threads(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    """`function` of each item, in the order of the items. It must not call `in_threads` itself."""
-    return list(_pool().map(function, items))
+    """`function` of each item, in the order of the items. It must not call `in_threads` itself.
+
+    One item alone stays in this thread: handing it over would take longer than most of what is done with it.
+    """
+    given = list(items)
+    return [function(given[0])] if len(given) == 1 else list(_pool().map(function, given))

@@ -135,7 +135,7 @@ BUGS: dict[str, Bug] = {
     "norm-of-a-tree": Bug(
         "the noise of counts in levels is scaled by the norm of the leaves, and not of all levels",
         _ELSEWHERE,
-        "users in levels",
+        "a user alone in levels",
         _everywhere(clipping.clip_norm, _by_leaves),
     ),
     "redefined-column": Bug(
@@ -153,7 +153,7 @@ BUGS: dict[str, Bug] = {
     "odometer": Bug(
         "what releases cost together is computed by a formula that holds for none",
         _ELSEWHERE,
-        "four releases on one account",
+        "two releases on one account",
         _everywhere(totals.total_epsilon, _root_of_the_number),
     ),
     "certain-selection": Bug(
@@ -171,7 +171,7 @@ BUGS: dict[str, Bug] = {
     "free-bound": Bug(
         "a bound is chosen by what is best for the data, and not charged",
         _HERE,
-        "a bound",
+        "a bound, by ranks",
         _everywhere(exponential.select, _likeliest),
     ),
 }

@@ -9,11 +9,13 @@ from scipy import optimize
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.composition import Parts, composed_delta
+from headcount.mechanisms.accounting.losses import Draw, Losses
 from headcount.mechanisms.choice import exponential
 from headcount.mechanisms.randomness.keys import KeySource
 from headcount.mechanisms.randomness.lane_ids import decision_lane_ids
 from headcount.mechanisms.randomness.lanes import Lanes
 from headcount.mechanisms.randomness.subkeys import block_key, lane_key, subkey
+from headcount.pipelines.audits.claims import OfLosses
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +25,10 @@ class Choices:
     number: int
     size: Fraction
     delta: float
+    runs: int = 2000
+    most: float = 1.0
+    by: str = "losses"
+    why: str = ""
 
     @property
     def command(self) -> str:
@@ -47,6 +53,11 @@ class Drawn:
         most = sum(ranges)
         epsilon = optimize.brentq(lambda each: composed_delta(each, ranges, Parts()) - delta, 1e-6, most)
         return Budget(epsilon, delta)
+
+    def claim(self) -> OfLosses:
+        """The same, by the losses of all draws."""
+        draw = Draw(float(self.choices.size))
+        return OfLosses(Losses.of(*[draw] * self.choices.number), self.choices.delta)
 
     def score(self, source: KeySource, name: str) -> float:
         """How often the first candidate was taken."""

@@ -1,16 +1,15 @@
-"""How large an epsilon two samples of outcomes show: a lower bound at a stated delta, which holds with a stated confidence.
+"""What two samples of outcomes show of a promise: a lower bound, which holds with a stated confidence.
 
-If a release is (epsilon, delta)-differentially private, then for every event P(event | one) <= e^epsilon P(event | other) +
-delta. So any event whose probabilities break that shows a larger epsilon. The event is chosen on one half of the outcomes (the
-trial) and counted on the other half, so that the choice is no part of the statistics. Both probabilities are bounded by
-Clopper and Pearson's exact intervals for binomial counts.
+An event is that the number which is looked at is above, or below, some threshold. It is chosen on a part of the outcomes (the
+trial) and counted on the rest, so that the choice is no part of the statistics. `claims` says what follows from the counts.
+Probabilities are bounded by Clopper and Pearson's exact intervals for binomial counts.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +18,36 @@ from scipy import stats
 Scores = npt.NDArray[np.float64]
 
 # Of all outcomes, those by which the event is chosen. More make a better choice, and leave fewer to count.
-_TRIAL = 0.25
+_TRIAL = 0.2
 _THRESHOLDS = 64  # that are tried; any number is sound
+_USUAL = 0.01  # the level at which events are compared; any one is sound
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """How often an event was seen: in `more` of so many `runs` where it is to be likelier, and in `less` of as many others.
+
+    Numbers need not be whole where events are only compared.
+    """
+
+    more: float
+    less: float
+    runs: float
+
+
+class Claim(Protocol):
+    """What is stated, in a form that counts of an event can refute."""
+
+    @property
+    def most(self) -> float:
+        """What is stated: whatever is shown beyond it refutes the statement."""
+
+    def shown(self, seen: Seen, level: float) -> float:
+        """A lower bound of the same, 0 if nothing was shown. If the statement is right, this exceeds `most` with a probability
+        of at most the level."""
+
+    def merit(self, seen: Seen, level: float) -> float:
+        """What is larger for an event that shows more."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,38 +62,44 @@ class Event:
         """How many of the outcomes are in it."""
         return int(np.count_nonzero(scores <= self.threshold if self.below else scores >= self.threshold))
 
-    def sides(self, without: Scores, with_one: Scores) -> tuple[Scores, Scores]:
-        """The outcomes that have it more often, and the others."""
-        return (with_one, without) if self.with_one else (without, with_one)
+    def seen(self, without: Scores, with_one: Scores) -> Seen:
+        """How often it is in both."""
+        more, less = (with_one, without) if self.with_one else (without, with_one)
+        return Seen(self.count(more), self.count(less), len(more))
 
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What was seen of the event: `epsilon` is at least this, with the confidence; 0 if nothing was shown."""
+    """What was seen of the event, and what that shows: at least this; 0 if nothing."""
 
-    epsilon: float
+    shown: float
     event: Event
-    seen: tuple[int, int]
-    runs: int
+    seen: Seen
 
 
-def found(without: Scores, with_one: Scores, delta: float, confidence: float) -> Found:
-    """The lower bound of epsilon that outcomes on two neighbours show."""
+def found(without: Scores, with_one: Scores, claim: Claim, confidence: float) -> Found:
+    """What outcomes on two neighbours, as many of both, show of a claim."""
     cut = max(1, int(_TRIAL * len(without)))
-    event = max(
-        _events(without[:cut], with_one[:cut]), key=lambda each: _bound(each, without[:cut], with_one[:cut], delta)
-    )
-    return least(event, without[cut:], with_one[cut:], delta, confidence)
+    grown = (1 - _TRIAL) / _TRIAL
+
+    def merit(event: Event) -> float:
+        """What the event would show on as many outcomes as are counted later, if its frequencies were those of the trial."""
+        seen = event.seen(without[:cut], with_one[:cut])
+        return claim.merit(Seen(seen.more * grown, seen.less * grown, seen.runs * grown), _USUAL)
+
+    event = max(_events(without[:cut], with_one[:cut]), key=merit)
+    seen = event.seen(without[cut:], with_one[cut:])
+    return Found(claim.shown(seen, 1 - confidence), event, seen)
 
 
-def least(event: Event, without: Scores, with_one: Scores, delta: float, confidence: float) -> Found:
-    """The same for an event that was chosen without these outcomes."""
-    more, less = event.sides(without, with_one)
-    seen = event.count(more), event.count(less)
-    level = (1 - confidence) / 2  # for each of the two probabilities
-    low, high = _at_least(seen[0], len(more), level), _at_most(seen[1], len(less), level)
-    epsilon = math.log((low - delta) / high) if low - delta > high else 0.0
-    return Found(epsilon, event, seen, len(more))
+def at_least(seen: float, runs: float, level: float) -> float:
+    """A lower bound of a probability, which fails with the level at most."""
+    return float(stats.beta.ppf(level, seen, runs - seen + 1)) if seen > 0 else 0.0
+
+
+def at_most(seen: float, runs: float, level: float) -> float:
+    """An upper bound of the same kind."""
+    return float(stats.beta.ppf(1 - level, seen + 1, runs - seen)) if seen < runs else 1.0
 
 
 def _events(without: Scores, with_one: Scores) -> Iterator[Event]:
@@ -77,21 +110,3 @@ def _events(without: Scores, with_one: Scores) -> Iterator[Event]:
         for below in (False, True):
             for with_more in (False, True):
                 yield Event(threshold, below, with_more)
-
-
-def _bound(event: Event, without: Scores, with_one: Scores, delta: float) -> float:
-    """What the event would show on as many outcomes as are counted later, if its frequencies were those of the trial."""
-    more, less = event.sides(without, with_one)
-    scale = (1 - _TRIAL) / _TRIAL
-    runs = len(more) * scale
-    low = _at_least(event.count(more) * scale, runs, 0.01) - delta
-    high = _at_most(event.count(less) * scale, runs, 0.01)
-    return math.log(low / high) if low > 0 else -math.inf
-
-
-def _at_least(seen: float, runs: float, level: float) -> float:
-    return float(stats.beta.ppf(level, seen, runs - seen + 1)) if seen > 0 else 0.0
-
-
-def _at_most(seen: float, runs: float, level: float) -> float:
-    return float(stats.beta.ppf(1 - level, seen + 1, runs - seen)) if seen < runs else 1.0

@@ -39,6 +39,6 @@ def of_public_data(line: str, table: pa.Table) -> Neighbours:
     released = alone.mechanism.run(iter(alone.batches), Release(ephemeral_key()), "Audit").schema.names
     column = next((name for name in (*_COUNTS, *released) if name in released and name != "item"), None)
     if "item" not in released:
-        return Neighbours(line, others, one, Watched(column))
+        return Neighbours(line, others, one, Watched(column), by="epsilon")
     items = pa.chunked_array([batch.column("item") for batch in alone.batches]).unique().to_pylist()
-    return Neighbours(line, others, one, Watched(column, {"item": items}))
+    return Neighbours(line, others, one, Watched(column, {"item": items}), by="epsilon")

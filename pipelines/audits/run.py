@@ -5,10 +5,9 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import dataclasses
-import functools
 import multiprocessing
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from headcount.pipelines.audits.bugs import BUGS
 from headcount.pipelines.audits.cases import CASES, Case
 from headcount.pipelines.audits.evidence import Found, Scores, found
 
-_AT_ONCE = 100  # releases of one task
+_AT_ONCE = 500  # releases of one task, for which a case is read and planned once
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,28 +31,40 @@ class Asked:
 
 @dataclasses.dataclass(frozen=True)
 class Audited:
-    """What was stated of a case, and what was found."""
+    """What was stated of a case, in whole and of what was looked at, and what was found."""
 
     asked: Asked
     stated: Budget
+    claimed: float
     found: Found
 
     @property
     def exceeds(self) -> bool:
-        """Whether the stated epsilon is refuted."""
-        return self.found.epsilon > self.stated.epsilon
+        """Whether what is stated is refuted."""
+        return self.found.shown > self.claimed
+
+    @property
+    def share(self) -> float:
+        """What was found in parts of what is stated."""
+        return self.found.shown / (self.stated.delta if self.asked.case.by == "delta" else self.stated.epsilon)
 
     def values(self) -> dict[str, object]:
         """The same for a program."""
+        case, seen = self.asked.case, self.found.seen
         return {
             "case": self.asked.name,
             "bug": self.asked.bug,
-            "command": self.asked.case.command,
+            "command": case.command,
             "epsilon": self.stated.epsilon,
             "delta": self.stated.delta,
-            "found": self.found.epsilon,
-            "seen": list(self.found.seen),
-            "runs": self.found.runs,
+            "by": case.by,
+            "found": self.found.shown,
+            "share": self.share,
+            "refuted": self.exceeds,
+            "most": case.most,
+            "why": case.why,
+            "seen": [seen.more, seen.less],
+            "runs": seen.runs,
         }
 
 
@@ -69,44 +80,41 @@ def of_bugs(names: Sequence[str]) -> list[Asked]:
 
 def audit(
     asked: Sequence[Asked],
-    runs: int,
+    runs: int | None,
     confidence: float,
     source: KeySource,
     *,
     processes: int | None = None,
     told: Callable[[Audited], None] = lambda audited: None,
 ) -> list[Audited]:
-    """Each line by so many releases on both neighbours. With the confidence, all lower bounds hold at once."""
+    """Each line by so many releases on both neighbours, or by as many as its case says. With the confidence, all lower bounds
+    hold at once."""
     of_one = 1 - (1 - confidence) / len(asked)
-    starts = range(0, runs, _AT_ONCE)
+    lines = [(each, _tasks(each, source, runs or each.case.runs)) for each in asked]
     done = []
     with contextlib.ExitStack() as stack:
-        run: Callable[..., list[Scores]] = _here
+        waiting: Iterator[Iterable[Scores]] = ((_scores(*task) for task in tasks) for _, tasks in lines)
         if processes != 1:
             spawn = multiprocessing.get_context("spawn")  # a fork of a process with threads may wait for ever
-            pool = concurrent.futures.ProcessPoolExecutor(processes or os.cpu_count(), spawn)
-            run = functools.partial(_in, stack.enter_context(pool))
-        for each in asked:
-            tasks = [
-                (each, with_one, source, start, min(_AT_ONCE, runs - start))
-                for with_one in (False, True)
-                for start in starts
-            ]
-            scores = run(tasks)
-            without, with_one = np.concatenate(scores[: len(starts)]), np.concatenate(scores[len(starts) :])
+            pool = stack.enter_context(concurrent.futures.ProcessPoolExecutor(processes or os.cpu_count(), spawn))
+            waiting = iter([pool.map(_scores, *zip(*tasks, strict=True)) for _, tasks in lines])
+        for (each, _), outcomes in zip(lines, waiting, strict=True):
+            scores = list(outcomes)
+            without, with_one = (np.concatenate(scores[first::2]) for first in (0, 1))
             with _put_in(each.bug):
-                stated = each.case.prepared(False).stated()
-            done.append(Audited(each, stated, found(without, with_one, stated.delta, of_one)))
+                made = each.case.prepared(False)
+                stated, claim = made.stated(), made.claim()
+            done.append(Audited(each, stated, claim.most, found(without, with_one, claim, of_one)))
             told(done[-1])
     return done
 
 
-def _here(tasks: Sequence[tuple[Asked, bool, KeySource, int, int]]) -> list[Scores]:
-    return [_scores(*task) for task in tasks]
-
-
-def _in(pool: concurrent.futures.Executor, tasks: Sequence[tuple[Asked, bool, KeySource, int, int]]) -> list[Scores]:
-    return list(pool.map(_scores, *zip(*tasks, strict=True)))
+def _tasks(asked: Asked, source: KeySource, runs: int) -> list[tuple[Asked, bool, KeySource, int, int]]:
+    """The releases of a line, some at once: first without the user, then with, and so on."""
+    starts = range(0, runs, _AT_ONCE)
+    return [
+        (asked, with_one, source, start, min(_AT_ONCE, runs - start)) for start in starts for with_one in (False, True)
+    ]
 
 
 def _scores(asked: Asked, with_one: bool, source: KeySource, start: int, number: int) -> Scores:

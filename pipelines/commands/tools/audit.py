@@ -48,9 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--runs",
         type=numbers.whole_number(least=40),
-        default=2000,
         metavar="N",
-        help="releases of each neighbour (default: %(default)s)",
+        help="releases of each neighbour (default: as many as a case needs, 1000 to 4000 mostly)",
     )
     add(
         parser,
@@ -82,9 +81,9 @@ def audit(args: argparse.Namespace) -> None:
     source.fetch()
     started = time.monotonic()
     if not args.json:
-        say(f"{args.runs} releases on each of two inputs that differ in one user")
-        say(f"found: epsilon is at least this, with confidence {args.confidence:g} for all lines together\n")
-        say(_line("case", "command", "epsilon", "delta", "found", ""))
+        say(f"{args.runs or 'some thousand'} releases on each of two inputs that differ in one user")
+        say(f"found: it is at least this, with confidence {args.confidence:g} for all lines together\n")
+        say(_line("bug", "case", "epsilon", "delta", "by", "found") if args.broken else _line(*_HEAD))
     done = run.audit(
         asked,
         args.runs,
@@ -151,17 +150,21 @@ def _listed() -> str:
 
 
 def _told(audited: Audited) -> str:
-    asked, stated, epsilon = audited.asked, audited.stated, audited.found.epsilon
+    asked, stated, case = audited.asked, audited.stated, audited.asked.case
+    numbers = f"{stated.epsilon:.3g}", f"{stated.delta:g}", case.by, f"{audited.found.shown:.3g}"
     if asked.bug is not None:
-        end = f"{asked.bug}: {'seen' if audited.exceeds else 'not seen'}"
-    else:
-        end = "MORE THAN STATED" if audited.exceeds else f"{epsilon / stated.epsilon:.0%}"
-    return _line(asked.name, asked.case.command, f"{stated.epsilon:.3g}", f"{stated.delta:g}", f"{epsilon:.2f}", end)
+        return _line(asked.bug, asked.name, *numbers, "seen" if audited.exceeds else "NOT SEEN")
+    share = "MORE THAN STATED" if audited.exceeds else f"{audited.share:.0%}"
+    note = f"  of at most {case.most:.0%}: {case.why}" if case.why else ""
+    return _line(asked.name, case.command, *numbers, share + note)
+
+
+_HEAD = ("case", "command", "epsilon", "delta", "by", "found")
 
 
 def _line(*cells: str) -> str:
-    widths = (36, 14, 8, 6, 6, 0)
-    return "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip()
+    widths = (36, 27 if cells[0] == "bug" else 14, 8, 6, 8, 6, 0)
+    return "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=False)).rstrip()
 
 
 COMMAND = Tool(
