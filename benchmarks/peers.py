@@ -23,7 +23,6 @@ import shutil
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -193,8 +192,11 @@ def ours(log: Log, folder: Path, args: argparse.Namespace) -> tuple[Releases, li
     words += ["--domain", str(log.keys)] if log.keys else []
     walls, cpus, told, chosen = [], [], [], []
     for number in range(args.repeats):
-        output = folder / f"ours{number}"
-        wall, cpu, _ = run(headcount([*words, "--output", str(output)]))
+        output, seconds = folder / f"ours{number}", folder / f"ours{number}.json"
+        if not seconds.exists():
+            shutil.rmtree(output, ignore_errors=True)
+            seconds.write_text(json.dumps(run(headcount([*words, "--output", str(output)]))[:2]))
+        wall, cpu = json.loads(seconds.read_text())
         walls.append(wall)
         cpus.append(cpu)
         chosen.append(json.loads((output / "report.json").read_text())["details"]["chosen"])
@@ -258,8 +260,9 @@ def line_of(truth: pa.Table, own: Releases, told: Releases, walls: list[float], 
 def compare(log: Log, args: argparse.Namespace) -> dict[str, Any]:
     """All lines of one log."""
     folder = args.out / "peers" / log.name
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    if not args.resume:
+        shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
     truth = truth_of(log)
     own, walls, cpus, chosen = ours(log, folder, args)
     lines = [{"who": "Headcount", "setting": "all chosen", "own": False} | line_of(truth, own, own, walls, cpus)]
@@ -276,10 +279,12 @@ def compare(log: Log, args: argparse.Namespace) -> dict[str, Any]:
         peer, given = PEERS[name], {"who": name, "setting": tables.words(setting), "own": number == 0}
         repeats = 1 if peer.slow or setting.get("beam") else args.peer_repeats
         place = folder / f"{name}-{number}"
-        place.mkdir()
-        made = given | line_of(truth, own, *theirs(log, peer, setting, repeats, place, args))
-        print(json.dumps(made), flush=True)
-        return made
+        if not (place / "line.json").exists():
+            place.mkdir(exist_ok=True)
+            made = given | line_of(truth, own, *theirs(log, peer, setting, repeats, place, args))
+            (place / "line.json").write_text(json.dumps(made))
+            print(json.dumps(made), flush=True)
+        return json.loads((place / "line.json").read_text())
 
     with ThreadPoolExecutor(args.jobs) as pool:
         lines += pool.map(line, jobs)
@@ -329,12 +334,13 @@ def main() -> None:
     parser.add_argument("--peer-repeats", type=int, default=2)
     parser.add_argument("--jobs", type=int, default=1, help="processes of peers at a time")
     parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--resume", action="store_true", help="go on with a run that was stopped, whose releases stay")
     parser.add_argument("--record", action="store_true", help="write the results and the tables of the pages")
     parser.add_argument("--tables", action="store_true", help="run nothing; write the pages from what is recorded")
     args = parser.parse_args()
     args.environments, args.out = args.environments.absolute(), args.out.absolute()
     if not args.tables:
-        versions, began, load = prepare(args), time.monotonic(), os.getloadavg()[0]
+        versions, load = prepare(args), os.getloadavg()[0]
         folder = args.out / "logs"
         logs = [orders(args.rows, folder), visits(args.rows // 2, folder)]
         logs += [
@@ -352,7 +358,6 @@ def main() -> None:
             "logs": {log.name: compare(log, args) for log in logs},
         }
         results["load"] = [round(load, 1), round(os.getloadavg()[0], 1)]
-        results["minutes"] = round((time.monotonic() - began) / 60)
         text = json.dumps(results, indent=1) + "\n"
         (args.out / "peers.json").write_text(text)
         if args.record:

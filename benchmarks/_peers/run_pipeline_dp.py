@@ -10,6 +10,8 @@ is closer then. It tells the standard deviation of the noise of users alone in t
 from __future__ import annotations
 
 import functools
+import json
+from pathlib import Path
 from typing import Any
 
 import pipeline_dp
@@ -24,7 +26,6 @@ EXTRACTORS = pipeline_dp.DataExtractors(
     value_extractor=lambda row: row[2],
 )
 NAMES = {"users": "privacy_id_count", "events": "count", "sum": "sum", "mean": "mean"}
-kept: list[Any] = []  # Beam's local runner has one process: what it made
 
 
 def release(job: Job) -> dict[str, list[Any]]:
@@ -40,12 +41,13 @@ def release(job: Job) -> dict[str, list[Any]]:
 
         with apache_beam.Pipeline(runner="FnApiRunner") as pipeline:
             made = metrics(pipeline | apache_beam.Create(rows), pipeline_dp.BeamBackend(), job, job.public())
-            _ = made | "Keep" >> apache_beam.Map(kept.append)
-        return columns(kept, given["noise"])
+            lines = made | apache_beam.Map(lambda pair: json.dumps([pair[0], pair[1]._asdict()], default=float))
+            _ = lines | apache_beam.io.WriteToText(f"{job.output}.beam", num_shards=1, shard_name_template="")
+        return columns(list(map(json.loads, Path(f"{job.output}.beam").read_text().splitlines())), given["noise"])
     public, share, local = job.public(), 1.0, pipeline_dp.LocalBackend()
     if public is None and given["select"] == WEIGHTED:
         public, share = selected(rows, job), 0.5
-    return columns(list(metrics(rows, local, job, public, share)), given["noise"])
+    return columns([(key, each._asdict()) for key, each in metrics(rows, local, job, public, share)], given["noise"])
 
 
 def selected(rows: list[Any], job: Job) -> list[str]:
@@ -90,8 +92,8 @@ def columns(pairs: list[Any], noise: str) -> dict[str, list[Any]]:
     """What it released, by column."""
     made: dict[str, list[Any]] = {"item": [key for key, _ in pairs]}
     for name, theirs in NAMES.items():
-        made[name] = [getattr(each, theirs) for _, each in pairs]
-        stddevs = [getattr(each, f"{theirs}_noise_stddev", None) for _, each in pairs]
+        made[name] = [each[theirs] for _, each in pairs]
+        stddevs = [each.get(f"{theirs}_noise_stddev") for _, each in pairs]
         made[f"{name}_half"] = [None if stddev is None else WIDTHS[noise] * stddev for stddev in stddevs]
     return made
 

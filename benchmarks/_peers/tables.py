@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -136,15 +137,17 @@ def text(results: Line, form: str) -> str:
     """All that stands between the markers of a page."""
     ours, theirs = results["releases"]
     begin, end = results["load"]
+    delta = f"{results['delta']:.0e}".replace("e-0", "e-")
+    minutes = sum(line["cpu"] * len(line["keys"]) for log in results["logs"].values() for line in log["lines"]) / 60
     note = (
-        f"Epsilon {results['epsilon']:g}, delta {results['delta']:g}, users added or removed. Headcount has {ours} releases, "
-        f"each setting of others {theirs}; Tumult Analytics, and PipelineDP on Beam, one. After ± is half of the range of the "
-        f"releases. One run of {results['minutes']} minutes on {results['cores']} cores, with {results['jobs']} processes of "
-        f"others at a time, beside other work (load {begin:g} to {end:g}): compare seconds within these tables alone, and "
-        "wall seconds hardly."
+        f"Epsilon {results['epsilon']:g}, delta {delta}, users added or removed. Headcount has {ours} releases, each "
+        f"setting of others {theirs}; Tumult Analytics, and PipelineDP on Beam, one. After ± is half of the range of the "
+        f"releases. All processes together took {minutes:.0f} minutes of processor. {results['cores']} cores had "
+        f"{results['jobs']} processes of others at a time, and other work (load {begin:g} to {end:g}): compare seconds within "
+        "these tables alone, and wall seconds hardly."
     )
     failed = [f"{name}: {reason}." for name, reason in results["missing"].items()]
-    note = " ".join([note, *failed])
+    note = textwrap.fill(" ".join([note, *failed]), 128)
     return "\n\n".join([*(table(log, results, form) for log in results["logs"].values()), note])
 
 
