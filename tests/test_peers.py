@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import math
 import sys
 from pathlib import Path
@@ -25,6 +26,13 @@ def module(name: str) -> ModuleType:
 
 
 tables = module("tables")
+
+
+@pytest.mark.parametrize("page", tables.PAGES)
+def test_pages_show_what_is_recorded(page):
+    text, results = (TOP / page).read_text(), json.loads(tables.RESULTS.read_text())
+    assert text.count("<!-- peers: begin") == text.count("<!-- peers: end -->") == 1
+    assert text == tables.marked(text, results, tables.PAGES[page]), "run benchmarks/peers.py --tables"
 
 
 def test_what_another_library_does_better_is_told():

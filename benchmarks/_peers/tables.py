@@ -41,7 +41,8 @@ def percent(values: list[float]) -> str:
     """The mean of some shares in percent, and half of their range if there are several."""
     if not values:
         return "none"
-    return f"{100 * mean(values):.2g} ± {50 * (max(values) - min(values)):.1g}"
+    spread = f" ± {50 * (max(values) - min(values)):.1g}" if len(values) > 1 else ""
+    return f"{100 * mean(values):.2g}{spread}"
 
 
 def error(line: Line, metric: str) -> str:
