@@ -15,6 +15,7 @@ from headcount.pipelines.pages.axes import Axis
 from headcount.pipelines.pages.charts import Bar, Line
 from headcount.pipelines.pages.parts import Part
 from headcount.pipelines.pages.texts import Drawn
+from headcount.pipelines.reports.summary import in_range
 
 MOST_ROWS = 20_000  # that a page looks at
 _MOST_VALUES = 8  # of a column that people are told apart by
@@ -52,6 +53,11 @@ def _share(row: Row, name: str) -> str:
     return "" if row[name] is None else texts.percent(row[name])
 
 
+def _number(row: Row) -> str:
+    """A count, worded by its interval."""
+    return in_range(row["count"], row["low"], row["high"], texts.number)
+
+
 def _funnel(value: str, rows: Sequence[Row]) -> Part:
     """A bar for each step, and between two of them a quiet one for the users who were lost."""
     made = []
@@ -62,7 +68,7 @@ def _funnel(value: str, rows: Sequence[Row]) -> Part:
             made.append(Bar(("lost on the way",), texts.number(lost), lost, beside=share, quiet=True))
         named = f"{row['step']}. {texts.name(row['condition'])}"
         beside = f"{_share(row, 'share_of_first')} of the first"
-        made.append(Bar((named,), texts.number(row["count"]), row["count"], row["low"], row["high"], beside))
+        made.append(Bar((named,), _number(row), row["count"], row["low"], row["high"], beside))
     drawn = charts.bars(made, ["step", "users", "share"])
     caption = f"{_LINE} What is lost is a share of the step before."
     return Part(_titled("How many users came to each step", value), drawn=drawn, caption=caption)
@@ -70,8 +76,7 @@ def _funnel(value: str, rows: Sequence[Row]) -> Part:
 
 def _activity(value: str, rows: Sequence[Row]) -> Part:
     made = [
-        Bar((row["events"],), texts.number(row["count"]), row["count"], row["low"], row["high"], _share(row, "share"))
-        for row in rows
+        Bar((row["events"],), _number(row), row["count"], row["low"], row["high"], _share(row, "share")) for row in rows
     ]
     return Part(
         _titled("How many users have how many events", value),
@@ -165,7 +170,7 @@ def _table(cohorts: Mapping[str, Sequence[Row]]) -> Drawn:
             cells = [str(row["age"]), texts.number(round(row["count"])), f"{low} to {high}", _share(row, "share")]
             numbers = "".join(f"<td{_NUMBER}>{html.escape(each)}</td>" for each in cells)
             lines.append(f'<tr><th scope="row">{html.escape(cohort)}</th>{numbers}</tr>')
-    body = f"<table><thead><tr>{head}</tr></thead><tbody>"
+    body = f'<table class="rows"><thead><tr>{head}</tr></thead><tbody>'
     return Drawn("\n".join(['<div class="wide">', body, *lines, "</tbody></table>", "</div>"]))
 
 

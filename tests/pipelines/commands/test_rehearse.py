@@ -68,8 +68,8 @@ def test_a_table_of_all_releases(found):
 
 def test_a_notebook_shows_curves_and_the_means(found):
     text = found._repr_html_()
-    assert text.count("<table>") == 3 and text.count('<svg class="chart"') == 8
-    assert text.index(NOT_PRIVATE) < text.index("<table>") and '<div class="headcount">' in text
+    assert text.count("<table class=") == 3 and text.count('<svg class="chart"') == 8
+    assert text.index(NOT_PRIVATE) < text.index("<table class=") and '<div class="headcount">' in text
 
 
 def test_csv_has_a_line_for_each_release(found, tmp_path):

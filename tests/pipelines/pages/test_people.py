@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import headcount
+from headcount.pipelines.pages import people
 from tests.fixed_key import write_fixed_key
 from tests.pipelines.pages.reading import Page
 
@@ -43,6 +44,16 @@ def test_a_funnel_shows_what_is_lost(page):
     counts = [float(row[2].replace(",", "")) for row in rows]
     assert counts[0] - counts[1] == counts[2] and counts[2] - counts[3] == counts[4]
     assert len(found.widths[0]) == 5 and found.widths[0][0] == max(found.widths[0])
+
+
+def test_a_count_within_its_noise_says_so():
+    """Nobody has one event: whatever number stands there must not be read as so many users."""
+    row = {"step": 1, "condition": "page=/", "share_of_first": 1.0, "share_of_before": None, "share": 0.0}
+    near = row | {"events": "1", "count": 3.0, "low": 0.0, "high": 15.0}
+    far = row | {"events": "2", "count": 300.0, "low": 288.0, "high": 312.0}
+    for drawn in (people._activity("", [near, far]).drawn, people._funnel("", [near]).drawn):
+        assert drawn is not None and ">about 3<" in drawn
+    assert ">300<" in str(people._activity("", [near, far]).drawn)
 
 
 def test_a_triangle_is_a_picture_with_words_and_a_table(page):
