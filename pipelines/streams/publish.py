@@ -2,8 +2,9 @@
 
 The cost of a window is reserved when the window begins, long before anything of it can be written; or it is refused, and then
 the stream stops before that window. When its result lies aside, the ledger is told the digest of what is about to be published,
-the files are moved into place, and the entry is committed. Killed anywhere, the next start goes on from there: what lies aside
-is still there, and is what will be published. Workers never touch the ledger.
+the files are moved into place, and the entry is committed. Killed before the ledger was told, nothing was seen, and the next
+start makes the window again; killed after that, it publishes what still lies aside, and nothing else. Workers never touch the
+ledger.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from headcount.pipelines.reports.report import first_made
 from headcount.pipelines.sinks import output
 from headcount.pipelines.sinks.output import Target
 from headcount.pipelines.sinks.repeated import refuse_another, release_digest
+from headcount.pipelines.storage import stores
 from headcount.pipelines.streams import folders
 from headcount.pipelines.streams.folders import Folders, Staged
 
@@ -53,6 +55,13 @@ class Publisher:
         not be."""
         there = self._places.published()
         self._settle(there)
+        present = self._places.present()
+        for end in there:
+            target = self._places.of(end)
+            if self._places.is_staged(end, present):
+                output.discard(target)
+            if not stores.exists(stores.join(target.directory, output.PAGE)):
+                with_page(_outcome(target))
         self.left = [end for end in self.left if end not in there]
         self.step(now)
         return frozenset(
@@ -104,11 +113,8 @@ class Publisher:
         _, unsettled = account.published(found)
         del self._accounts[end]
         self.left.remove(end)
-        told = json.loads(found)
-        with_page(
-            Outcome(target.directory, target.release_id, output.COMPLETE, told, output.written(target), target.format)
-        )
-        rows = told["rows"]
+        with_page(_outcome(target))
+        rows = json.loads(found)["rows"]
         self._tell(
             f"window {self._places.name(end)}: wrote {target.directory}, {rows:,} {'row' if rows == 1 else 'rows'}"
         )
@@ -152,3 +158,9 @@ class Publisher:
                 _, unsettled = account.published(output.read_report(target))
                 if unsettled is not None:
                     raise InputError(unsettled)
+
+
+def _outcome(target: Target) -> Outcome:
+    """A published window as its page is made from it."""
+    told = json.loads(output.read_report(target))
+    return Outcome(target.directory, target.release_id, output.COMPLETE, told, output.written(target), target.format)

@@ -33,9 +33,10 @@ class WriteWindows(beam.PTransform):
     The input are (k, rows) for k in 0..files-1 in every window, as transforms with `output_files` give them. Of a transform
     `with_decision()` they are its `counts`, and its `decision` goes into the reports.
 
-        histogram = Histogram(budget, release=release, output_files=1)
-        rows | histogram | WriteWindows("releases/", release, histogram.guarantee(), "histogram")
+        histogram = Histogram(budget, method="one-stage", bound=5, release=release, output_files=1)
+        rows | histogram | WriteWindows("releases/", release, histogram.guarantee(), "histogram", {"of": "users"})
 
+    `command` and `parameters` are what the reports say of it: of a histogram at least what it is `of`.
     No ledger is told: only a process that waits can do that, as `headcount stream` does.
     """
 
@@ -54,6 +55,10 @@ class WriteWindows(beam.PTransform):
         super().__init__()
         if release.windows is None:
             raise ParameterError("the release has no windows: give Release(key, id, windows=Windows(...))")
+        if command == "histogram" and "of" not in (parameters or {}):
+            raise ParameterError(
+                'a report of a histogram says what is counted: give parameters={"of": "users"} or "events"'
+            )
         prefix = {"partitions": "items", "total": "totals"}.get(command, "counts")
         target = folders.make_target(output_folder, release.id, files, format, False, prefix, None)
         about = About(command, release.id, parameters or {})
