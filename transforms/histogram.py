@@ -154,7 +154,7 @@ class Histogram(PrivateTransform):
         return "the bound is" if isinstance(self.mechanism, HistogramMechanism) else None
 
     def _closes_in_streams(self) -> bool:
-        return isinstance(self.mechanism, HistogramMechanism | AutoHistogramMechanism)
+        return not isinstance(self.mechanism, LevelsMechanism)
 
     def _expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
         release, label = self._drawn(rows)

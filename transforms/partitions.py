@@ -24,12 +24,11 @@ from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.chunk_store import Keeper
-from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.batches.packing import to_ipc
 from headcount.mechanisms.batches.shards import gather, pack_shard, unpack_shard
 from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
-from headcount.mechanisms.counting.released import empty_counts, sorted_counts
+from headcount.mechanisms.counting.released import sorted_counts
 from headcount.mechanisms.partitions.auto import AutoSelection, DecidedSelection, partitions
 from headcount.mechanisms.partitions.rounds import Round
 from headcount.mechanisms.partitions.select import ChosenStrategy, Selection
@@ -44,7 +43,7 @@ from headcount.transforms.core.release import full_label
 from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.core.rows import NamedIntItem, NamedItem
 from headcount.transforms.core.user_shards import UserShards, item_shards, keeper_of
-from headcount.transforms.core.windows import WindowKey, never_empty, window_keys
+from headcount.transforms.core.windows import WindowKey, window_keys
 from headcount.transforms.keyed.domain import given_items
 
 _MANY_NAMES = 4096  # from here on names travel compressed: they meet in one group per file
@@ -195,8 +194,9 @@ class _OneRound(beam.PTransform):
         before: object = []
         if self._named:
             one, *more = self._named
-            united = self._named | "NamedBefore" >> beam.Flatten() if more else beside(one, "NamedBefore")
-            before = all_named(united, "AllNamedBefore", empty_counts(arrow_type(self._item_type)))
+            before = beam.pvalue.AsList(
+                self._named | "NamedBefore" >> beam.Flatten() if more else beside(one, "NamedBefore")
+            )
         plan_of = None
         if isinstance(self._rounds, tuple):
             rounds, plan = self._rounds, self._rounds[self._number].plan
@@ -273,11 +273,6 @@ class _Bound(Ahead):
         # How users were bounded is part of where the batch comes from: differently bounded shards never meet in one noise step.
         where = f"{self._label} at {each.max_items}, {each.weights}"
         yield bound_shard(shard, each.steps, subkeys, provenance(where, own.id, self._shards)).to_batch(number)
-
-
-def all_named(named: beam.PCollection, label: str, empty: pa.RecordBatch) -> beam.pvalue.AsList:
-    """(k, record batch) of all that was named, as a side input; `empty` is a batch of the kind without rows."""
-    return beam.pvalue.AsList(never_empty(named, label, (0, empty)))
 
 
 def _the_round(rounds: object, number: int) -> Round | None:

@@ -2,7 +2,12 @@
 
 import contextlib
 import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
 
+import apache_beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,9 +19,11 @@ from headcount.mechanisms.shape.papers.shuffled import shuffled
 from headcount.transforms.papers.pan_private import PanPrivateCounts
 from headcount.transforms.papers.shuffled import MESSAGE
 from tests.fixed_key import write_fixed_key
-from tests.runners.harness import Gate, alone, headcount, output, running
+from tests.runners.harness import MINUTES, Gate, alone, headcount, output, running
 from tests.runners.jobs import JOBS, STORED, beside, column, write_regions
 from tests.runners.jobs import words_of as job_words
+
+_PRISM = "github.com/apache/beam/sdks/v2/go/cmd/prism"
 
 
 def pytest_addoption(parser):
@@ -99,6 +106,25 @@ def cluster(tmp_path_factory):
     """Two task managers; a failed job starts again."""
     with running(tmp_path_factory.mktemp("flink")) as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def prism():
+    """The program, built unless an earlier call did; it is there whole or not at all."""
+    go = shutil.which("go")
+    if go is None:
+        pytest.skip("Go is not installed, so Prism cannot be built and the third runner is not tried: install Go")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headcount"
+    program = cache / f"prism-{apache_beam.__version__}"
+    if not program.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache) as partial:
+            command = [go, "install", f"{_PRISM}@v{apache_beam.__version__}"]
+            environment = {**os.environ, "GOBIN": partial, "CGO_ENABLED": "0"}
+            built = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30 * MINUTES)
+            assert built.returncode == 0, built.stderr
+            os.replace(Path(partial) / "prism", program)
+    return program
 
 
 @pytest.fixture

@@ -129,6 +129,9 @@ class Aggregate(PrivateTransform):
     def _given(self) -> str | None:
         return None if self.mechanism.decides else "all is"
 
+    def _closes_in_streams(self) -> bool:
+        return not self.mechanism.levels
+
     def expand(self, rows: beam.PCollection) -> Any:
         check_windowing(rows)
         values = self.mechanism.metrics.values
@@ -223,13 +226,10 @@ def aggregated(
         all_cells = grouped | "EveryCell" >> beam.Map(_every_cell, metrics).with_output_types(
             tuple[int, pa.RecordBatch]
         )
-        totals = beam.pvalue.AsList(
-            rows
-            | "Totals"
-            >> NoisyStage(
-                "totals", known_plan, beam.pvalue.AsList(all_cells), (groups, _TotalRows(metrics)), release, shards, int
-            )
+        noisy = rows | "Totals" >> NoisyStage(
+            "totals", known_plan, beam.pvalue.AsList(all_cells), (groups, _TotalRows(metrics)), release, shards, int
         )
+        totals = beam.pvalue.AsList(noisy)
     made = gathered | "Answers" >> beam.ParDo(
         _Answers(files, mechanism.least, mechanism.levels), decided, groups, totals
     ).with_output_types(tuple[int, bytes]).with_outputs("decision", main="rows")

@@ -20,7 +20,7 @@ from headcount.mechanisms.counting.evidence import Evidence, Origin
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.ahead import Ahead
 from headcount.transforms.core.barrier import barrier, sorted_by_item
-from headcount.transforms.core.noise import NamedBatches, names_in, sum_by_item
+from headcount.transforms.core.noise import NamedBatches, all_digests, all_origins, names_in, sum_by_item
 from headcount.transforms.core.release import full_label
 from headcount.transforms.core.user_shards import item_shards
 from headcount.transforms.core.windows import WindowKey, release_in, window_keys
@@ -99,7 +99,7 @@ class _Noise(beam.PTransform):
             .with_outputs("digests", main="sums")
         )
         noisy = merged.sums | "AddNoise" >> beam.ParDo(
-            _AddNoise(key), plan, beam.pvalue.AsList(merged.digests), beam.pvalue.AsList(summed.origins)
+            _AddNoise(key), plan, all_digests(merged), all_origins(summed)
         ).with_output_types(tuple[int, bytes])
         return sorted_by_item(barrier(noisy))
 

@@ -114,7 +114,8 @@ class Noise(beam.PTransform):
         # The label of what is drawn, if not the transform's own: where steps with other labels must draw the same.
         self._drawn_as = drawn_as
         self._quality = quality
-        # A later step of the same release does without files that have no rows.
+        # A later step of the same release does without files that have no rows; but in a stream, where it reads them beside its
+        # rows, each must be there (`windows.never_empty`).
         self._every_file = every_file
         # The noise of what is decided, if that has not the attribute `plan`.
         self._plan_of = plan_of
@@ -144,7 +145,8 @@ class Noise(beam.PTransform):
         released = merged.histogram | "AddNoise" >> beam.ParDo(
             _AddNoise(noise, output_files), plan, all_digests(merged), all_origins(summed)
         ).with_output_types(tuple[int, bytes])
-        files = beyond_barrier(released, empty, output_files) if self._every_file else barrier(released)
+        every_file = self._every_file or not bounded.is_bounded
+        files = beyond_barrier(released, empty, output_files) if every_file else barrier(released)
         return sorted_by_item(files) | "KeepGood" >> KeepGood(self._quality)
 
 
