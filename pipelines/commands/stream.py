@@ -16,7 +16,12 @@ from headcount.pipelines.flags.flag import add
 from headcount.pipelines.parser import Parser, in_flags
 from headcount.pipelines.streams.flags import add_stream, of_one_window, stream_of
 
-NAMES = ("histogram", "partitions", "total")  # the commands whose windows are known to close while a stream goes on
+NAMES = (
+    "histogram",
+    "aggregate",
+    "partitions",
+    "total",
+)  # whose windows are known to close while a stream goes on
 
 _EXAMPLE = (
     "headcount stream histogram --input 'visits/**' --time viewed_at --every day --from 2026-11-18 --windows 30 --wait 1h \\\n"
@@ -89,7 +94,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = f"{parser.prog} COMMAND [FLAGS] [FLAGS OF BEAM] [-- MORE FLAGS OF BEAM]"
     what = parser.add_subparsers(dest="what", metavar="COMMAND", required=True, parser_class=Parser)
     for each in streams():
-        part = what.add_parser(each.inner.name, help=COMMANDS[each.inner.name].help, description=each.help)
+        prog = f"{parser.prog} {each.inner.name}"
+        usage = f"{prog} [FLAGS] [FLAGS OF BEAM] [-- MORE FLAGS OF BEAM]"
+        told = COMMANDS[each.inner.name].help
+        part = what.add_parser(each.inner.name, help=told, description=each.help, prog=prog, usage=usage)
         each.add_arguments(part)
         part.set_defaults(stream=each)
         add(part, "--verbose", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS, rare=True)

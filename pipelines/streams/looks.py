@@ -21,6 +21,10 @@ from apache_beam.utils.timestamp import Timestamp
 from headcount.mechanisms.randomness.windows import Windows
 from headcount.pipelines.sources import matching
 
+_PAUSE = (
+    0.2  # seconds between windows that are over at once: Prism may else close them before what stands beside their rows
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class Looks:
@@ -36,6 +40,11 @@ class Looks:
         """How many there are: the last is the first one at which all windows have ended and the wait is over."""
         return 1 + max(0, -(-(self.windows.last + self.wait - self.first) // self.every))
 
+    @property
+    def steps(self) -> int:
+        """No more steps of the clock than these: it goes on at a look, and stands still at the end of each window."""
+        return self.number + self.windows.number + 2
+
     def at(self, look: int) -> int:
         """When a look is due."""
         return self.first + look * self.every
@@ -44,16 +53,25 @@ class Looks:
         """The newest look that is due now; below 0 if none is."""
         return min(self.number - 1, int((now - self.first) // self.every))
 
-    def clock(self, look: int) -> int:
-        """How far the clock is after a look; -1 is before the first."""
-        return self.windows.start if look < 0 else max(self.windows.start, self.at(look) - self.wait)
+    def target(self, now: float) -> int:
+        """How far the clock may be after the newest look that is due."""
+        return max(self.windows.start, self.at(self.due(now)) - self.wait)
+
+    def next(self, clock: int, now: float) -> int:
+        """How far the clock goes next: to where it may be, but by one window's end at a time."""
+        end = self.windows.start + ((clock - self.windows.start) // self.windows.size + 1) * self.windows.size
+        return min(self.target(now), end)
+
+    def resumes(self, clock: int, now: float) -> float:
+        """When to go on with a clock that is so far."""
+        return now + _PAUSE if clock < self.target(now) or clock >= self.windows.last else self.at(self.due(now) + 1)
 
 
 class _Provider(RestrictionProvider):
     """The looks that are still to come."""
 
     def initial_restriction(self, element: Looks) -> OffsetRange:
-        return OffsetRange(0, element.number)
+        return OffsetRange(0, element.steps)
 
     def create_tracker(self, restriction: OffsetRange) -> OffsetRestrictionTracker:
         return OffsetRestrictionTracker(restriction)
@@ -80,18 +98,22 @@ class LookForFiles(beam.DoFn):
         tracker: object = beam.DoFn.RestrictionParam(_Provider()),
         estimator: object = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider()),
     ) -> Iterator[TimestampedValue]:
-        coming = tracker.current_restriction().start  # type: ignore[attr-defined]
-        look = looks.due(time.time())
-        if look < coming:
-            tracker.defer_remainder(Timestamp(looks.at(coming)))  # type: ignore[attr-defined]
+        now = time.time()
+        if looks.due(now) < 0:
+            tracker.defer_remainder(Timestamp(looks.first))  # type: ignore[attr-defined]
             return
-        if not tracker.try_claim(look):  # type: ignore[attr-defined]
+        before = estimator.current_watermark()  # type: ignore[attr-defined]
+        clock = looks.windows.start if before is None else int(before)
+        if before is not None and looks.target(now) <= clock < looks.windows.last:  # a runner may come back too early
+            tracker.defer_remainder(Timestamp(looks.resumes(clock, now)))  # type: ignore[attr-defined]
             return
-        before = estimator.current_watermark() or Timestamp(looks.clock(-1))  # type: ignore[attr-defined]
+        if not tracker.try_claim(tracker.current_restriction().start):  # type: ignore[attr-defined]
+            return
+        if clock >= looks.windows.last:  # all windows are over, and had a while to close
+            tracker.try_claim(looks.steps)  # type: ignore[attr-defined]
+            return
         for file in matching.files_of(self._patterns):
-            yield TimestampedValue((file.path, 0), before)
-        estimator.set_watermark(Timestamp(looks.clock(look)))  # type: ignore[attr-defined]
-        if look + 1 < looks.number:
-            tracker.defer_remainder(Timestamp(looks.at(look + 1)))  # type: ignore[attr-defined]
-        else:
-            tracker.try_claim(looks.number)  # type: ignore[attr-defined]
+            yield TimestampedValue((file.path, 0), Timestamp(clock))
+        clock = looks.next(clock, now)
+        estimator.set_watermark(Timestamp(clock))  # type: ignore[attr-defined]
+        tracker.defer_remainder(Timestamp(looks.resumes(clock, now)))  # type: ignore[attr-defined]

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import apache_beam as beam
@@ -108,7 +109,8 @@ def run_stream(
             _wait(result, publisher)
         except BaseException as error:
             signals.ignore()
-            result.cancel()
+            with suppress(Exception):  # a runner that ends by the same signal is no longer there to be told
+                result.cancel()
             publisher.close()
             if signals.received is not None:
                 raise Stopped(signals.received) from error

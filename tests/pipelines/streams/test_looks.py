@@ -16,26 +16,30 @@ WINDOWS = Windows(1000, 100, 3)
 FILE = {b"headcount.file": b"f.csv", b"headcount.first_row": b"1"}
 
 
+def clocks(looks, now, every):
+    """How far the clock is from one step to the next, for a worker that comes when it is asked to, or `every` so much later."""
+    clock = looks.windows.start
+    while clock < looks.windows.last:
+        clock = looks.next(clock, now)
+        yield now, clock
+        now = max(looks.resumes(clock, now), now) + every
+
+
 @pytest.mark.parametrize("first", [0, 995, 1000, 1001, 1250, 1309, 1310, 5000])
 @pytest.mark.parametrize("every", [1, 7, 60])
-def test_the_last_look_is_the_first_at_which_all_windows_are_over(first, every):
+@pytest.mark.parametrize("late", [0, 0.3, 100])
+def test_the_clock_goes_on_by_public_numbers_and_stands_still_at_each_end(first, every, late):
     looks = Looks(WINDOWS, first, every, 10)
+    found = list(clocks(looks, first, late))
+    assert len(found) <= looks.steps
+    told = [clock for _, clock in found]
+    assert told == sorted(told) and {1100, 1200, 1300} <= {*told}
+    assert all(clock <= max(WINDOWS.start, now - looks.wait) for now, clock in found), (
+        "none closes before its wait is over"
+    )
     last = looks.number - 1
     assert looks.at(last) >= 1310 and (last == 0 or looks.at(last - 1) < 1310)
-    assert looks.clock(last) >= WINDOWS.last
-    clocks = [looks.clock(look) for look in range(-1, looks.number)]
-    assert clocks == sorted(clocks) and clocks[0] == WINDOWS.start
-
-
-def test_a_window_is_open_for_all_files_that_are_there_when_its_wait_is_over():
-    """Files of a look are stamped with the clock before it: so before the end of each window that was not over at that time."""
-    looks = Looks(WINDOWS, 990, 15, 10)
-    for end in (1100, 1200, 1300):
-        closing = next(look for look in range(looks.number) if looks.clock(look) >= end)
-        assert looks.clock(closing - 1) < end <= looks.at(closing) - looks.wait
-    assert (
-        looks.due(989) < 0 and looks.due(990) == 0 and looks.due(1004.9) == 0 and looks.due(10**9) == looks.number - 1
-    )
+    assert looks.due(first - 1) < 0 and looks.due(10**9) == last and looks.target(10**9) >= WINDOWS.last
 
 
 def rows(times, **columns):

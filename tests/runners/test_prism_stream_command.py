@@ -9,9 +9,8 @@ import pytest
 
 from headcount.pipelines.ledger.account import open_ledger
 from headcount.pipelines.ledger.records import make_dataset
+from tests.runners.arriving import QUIET, coming, outputs, past
 from tests.runners.harness import HEADCOUNT, MINUTES, headcount, rows, wait
-from tests.runners.streams import QUIET, coming, outputs, past
-from tests.runners.test_prism import prism  # noqa: F401
 
 ONE_STAGE = "histogram --item item --method one-stage --bound 3 --epsilon 1 --delta 1e-6"
 KILLS = (0, 1, 3)  # numbers of windows that are there when the process is killed
@@ -28,9 +27,11 @@ def flags(program):
         pytest.param("histogram --item item --method one-stage --epsilon 1 --delta 1e-6", marks=pytest.mark.slow),
         pytest.param("partitions --item item --epsilon 1 --delta 1e-6 --output-files 2", marks=pytest.mark.slow),
         pytest.param("total --epsilon 1", marks=pytest.mark.slow),
+        pytest.param("histogram --item item --epsilon 1 --delta 1e-6", marks=pytest.mark.slow),
+        pytest.param("aggregate --item item --users --sum number:0:9 --epsilon 1 --delta 1e-6", marks=pytest.mark.slow),
     ],
 )
-def test_each_window_has_the_bytes_of_its_batch_job(prism, tmp_path, own):  # noqa: F811
+def test_each_window_has_the_bytes_of_its_batch_job(prism, tmp_path, own):
     stream = past(tmp_path)
     stream.put_all()
     headcount(*stream.words(own), *flags(prism), "--output", tmp_path / "out")
@@ -39,7 +40,7 @@ def test_each_window_has_the_bytes_of_its_batch_job(prism, tmp_path, own):  # no
     assert all(rows(files) > 0 for name, files in found.items() if name != stream.name(QUIET))
 
 
-def test_killed_and_started_again_a_stream_goes_on(prism, tmp_path):  # noqa: F811
+def test_killed_and_started_again_a_stream_goes_on(prism, tmp_path):
     stream = coming(tmp_path, 8, 2, 5)
     stream.put(0)
     url, out = f"sqlite:///{tmp_path}/ledger.db", tmp_path / "out"
@@ -75,7 +76,7 @@ def test_killed_and_started_again_a_stream_goes_on(prism, tmp_path):  # noqa: F8
     assert {entry.state for entry in entries} <= {"committed", "given back"}
 
 
-def test_a_bad_file_ends_the_stream_and_ctrl_c_stops_it(prism, tmp_path):  # noqa: F811
+def test_a_bad_file_ends_the_stream_and_ctrl_c_stops_it(prism, tmp_path):
     stream = coming(tmp_path, 3600, 60, 4)
     stream.put(0)
     words = [*HEADCOUNT, *map(str, [*stream.words(ONE_STAGE), *flags(prism), "--output", tmp_path / "out"])]

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.runners.arriving import QUIET, coming, outputs, past
 from tests.runners.harness import rows
-from tests.runners.streams import QUIET, coming, outputs, past
 
 ONE_STAGE = "histogram --item item --method one-stage --bound 3 --epsilon 1 --delta 1e-6"
 SOON = "--max_bundle_time_mills=50"  # a window closes about one bundle later for each step: by default a second

@@ -32,6 +32,7 @@ class Stream:
         columns = {
             "user": pa.array([f"u{u}" for u in generator.integers(0, 600, rows)]),
             "item": pa.array([f"i{i}" for i in generator.geometric(0.15, rows)]),
+            "number": pa.array(generator.integers(0, 10, rows)),
             "at": pa.array(at, pa.timestamp("s")),
         }
         self._table = pa.table(columns)
