@@ -38,7 +38,7 @@ from headcount.mechanisms.histogram.stages import NamesPlan, StagePlan, Stages
 from headcount.mechanisms.partitions.select import ChosenStrategy
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.ahead import Ahead
-from headcount.transforms.core.barrier import barrier, beside, sorted_by_item
+from headcount.transforms.core.barrier import barrier, beside, sorted_by_item, with_beside
 from headcount.transforms.core.choice import Choose
 from headcount.transforms.core.coders import typed
 from headcount.transforms.core.contributions import ContributionBatch
@@ -78,14 +78,14 @@ def estimated(
             known_names, release, shards, item_type, most_rounds=tuning.ROUNDS_OF_HISTOGRAM, with_sums=True
         )  # (0, items with their noisy sums) of each round, beyond a barrier
         all_named = beam.pvalue.AsList(named)
-        rows = gathered | "OnlyNamed" >> beam.ParDo(
-            _OnlyNamed(keeper_of(gathered), partly), all_named
-        ).with_output_types(tuple[int, bytes])
+        only = beam.ParDo(_OnlyNamed(keeper_of(gathered), partly), all_named).with_output_types(tuple[int, bytes])
+        rows = with_beside(gathered, "OnlyNamed", only, shards)
         if partly is not None:
             all_named = every_key(names, partly, all_named)
         known = beam.pvalue.AsSingleton(known_names)
         if choice is not None:
-            public = names | "PublicTable" >> beam.Map(_public_table, stages, all_named).with_output_types(bytes)
+            table_of = beam.Map(_public_table, stages, all_named).with_output_types(bytes)
+            public = with_beside(names, "PublicTable", table_of)
     else:
         names = every(users, "NoNames", [None])
         all_named = domain  # large ones are read by the workers
@@ -98,32 +98,34 @@ def estimated(
     rows = (rows, nobody) | "WithNobody" >> beam.Flatten()
     if choice is not None:
         bounds = rows | "ChooseBounds" >> Choose(choice, release, shards, ClipBound, public)
-        plan = bounds.chosen | "Plan" >> beam.Map(_plan, stages, known).with_output_types(StagePlan)
+        plan = with_beside(bounds.chosen, "Plan", beam.Map(_plan, stages, known).with_output_types(StagePlan))
     else:
         plan = names | "Plan" >> beam.Map(stages.plan, None).with_output_types(StagePlan)
     known_plan = beside(plan, "PlanBeside")
     decided = beam.pvalue.AsSingleton(known_plan)
     counted = rows | "Counts" >> NoisyStage("counts", known_plan, all_named, None, release, shards, item_type)
     # One worker sees all counts: of their own stage, or where names and counts come from one step those of the names.
-    gathered = plan | "AllCounts" >> beam.Map(
+    gathering = beam.Map(
         _all_counts,
         beam.pvalue.AsList(counted),
         [] if isinstance(domain, Domain) else all_named,
         empty_counts(arrow_type(item_type)),
     ).with_output_types(pa.RecordBatch)
+    gathered = with_beside(plan, "AllCounts", gathering)
     if not mechanism.calibrated:
         made = gathered | "ByFile" >> beam.FlatMap(by_file, files).with_output_types(tuple[int, bytes])
         decision = plan | "Decision" >> beam.Map(_not_calibrated).with_output_types(Estimated)
         return CountsAndDecision(sorted_by_item(barrier(made)), decision)
-    grouped = gathered | "Group" >> beam.Map(group_items, decided).with_output_types(Grouped)
+    grouped = with_beside(gathered, "Group", beam.Map(group_items, decided).with_output_types(Grouped))
     groups = beam.pvalue.AsSingleton(beside(grouped, "GroupsBeside"))
     every_group = grouped | "EveryGroup" >> beam.Map(_every_group).with_output_types(tuple[int, pa.RecordBatch])
     totals = rows | "Totals" >> NoisyStage(
         "totals", known_plan, beam.pvalue.AsList(every_group), (groups, group_rows), release, shards, int
     )
-    made = grouped | "Estimate" >> beam.ParDo(
-        _Estimate(files, mechanism.least), decided, beam.pvalue.AsList(totals)
-    ).with_output_types(tuple[int, bytes]).with_outputs("decision", main="rows")
+    estimating = beam.ParDo(_Estimate(files, mechanism.least), decided, beam.pvalue.AsList(totals)).with_output_types(
+        tuple[int, bytes]
+    )
+    made = with_beside(grouped, "Estimate", estimating.with_outputs("decision", main="rows"))
     typed(made, decision=Estimated)
     return CountsAndDecision(sorted_by_item(barrier(made.rows)), made.decision)
 
@@ -162,12 +164,8 @@ class NoisyStage(beam.PTransform):
             every_file=False,
             plan_of=functools.partial(_noise, stage=stage),
         )
-        return (
-            rows
-            | "Bounded"
-            >> beam.ParDo(bound, decided, *(self._groups or (None, None))).with_output_types(ContributionBatch)
-            | "NoisyCounts" >> noisy
-        )
+        bounding = beam.ParDo(bound, decided, *(self._groups or (None, None))).with_output_types(ContributionBatch)
+        return with_beside(rows, "Bounded", bounding, self._shards) | "NoisyCounts" >> noisy
 
 
 class _OnlyNamed(Ahead):
@@ -217,7 +215,7 @@ class _Parts(Ahead):
 def every_key(names: beam.PCollection, partly: PartlyPublic, named: beam.pvalue.AsList) -> beam.pvalue.AsList:
     """The list of (0, all keys of the named parts), of the one plan of names."""
     made = beam.Map(_complete, partly, named).with_output_types(tuple[int, pa.RecordBatch])
-    return beam.pvalue.AsList(beside(names | "EveryKey" >> made, "EveryKeyBeside"))
+    return beam.pvalue.AsList(beside(with_beside(names, "EveryKey", made), "EveryKeyBeside"))
 
 
 def named_among(items: Names, named: NamedBatches, partly: PartlyPublic | None) -> Names:

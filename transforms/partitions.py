@@ -34,7 +34,7 @@ from headcount.mechanisms.partitions.rounds import Round
 from headcount.mechanisms.partitions.select import ChosenStrategy, Selection
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.ahead import Ahead
-from headcount.transforms.core.barrier import beside
+from headcount.transforms.core.barrier import beside, with_beside
 from headcount.transforms.core.base import PrivateTransform
 from headcount.transforms.core.choice import choose
 from headcount.transforms.core.contributions import ContributionBatch, as_contributions
@@ -207,11 +207,8 @@ class _OneRound(beam.PTransform):
         noise = Noise(
             plan, None, self._item_type, self._release, self._shards, files, every_file=every_file, plan_of=plan_of
         )
-        counts = (
-            packed
-            | "Bounded" >> beam.ParDo(bound, rounds, before).with_output_types(ContributionBatch)
-            | "NoisyCounts" >> noise
-        )
+        bounding = beam.ParDo(bound, rounds, before).with_output_types(ContributionBatch)
+        counts = with_beside(packed, "Bounded", bounding, self._shards) | "NoisyCounts" >> noise
         if self._with_sums:
             return counts
         return counts | "OnlyNames" >> beam.MapTuple(_only_names).with_output_types(tuple[int, pa.RecordBatch])

@@ -18,6 +18,7 @@ from headcount.mechanisms.histogram.auto import AutoHistogramMechanism, Decided
 from headcount.mechanisms.histogram.fixed import HistogramMechanism
 from headcount.mechanisms.histogram.total import OF, TotalPlan, TotalRow, total, total_row, total_rows
 from headcount.mechanisms.randomness.keys import Release
+from headcount.transforms.core.barrier import with_beside
 from headcount.transforms.core.base import PrivateTransform
 from headcount.transforms.core.contributions import ContributionBatch, as_contributions
 from headcount.transforms.core.domain import OnlyDomain
@@ -84,7 +85,7 @@ class Total(PrivateTransform):
             else:
                 counts, numbers = one | name >> counted, part.plan
             row = beam.Map(_total_row, of, numbers).with_output_types(beam.typehints.Tuple[int, TotalRow])
-            found.append(counts | f"{name}Row" >> row)  # counts are beyond a barrier
+            found.append(with_beside(counts, f"{name}Row", row))  # counts are beyond a barrier
         batch = (
             found
             | "AllRows" >> beam.Flatten()

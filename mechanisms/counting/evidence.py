@@ -59,9 +59,9 @@ class Evidence:
     origins: tuple[Origin, ...]
 
     @classmethod
-    def of(cls, digests: Iterable[int], origins: Iterable[Origin | None]) -> Evidence:
-        """The evidence of all item shards and all batches together; None is no batch."""
-        return cls(sum(digests) % 2**128, tuple(origin for origin in origins if origin is not None))
+    def of(cls, digests: Iterable[int], origins: Iterable[Origin]) -> Evidence:
+        """The evidence of all item shards and all batches together."""
+        return cls(sum(digests) % 2**128, tuple(origins))
 
     def check(self, bound: Bound) -> None:
         """Refuses a histogram in which a user may count more than the `bound` that the mechanism was calibrated for."""

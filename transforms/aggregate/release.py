@@ -41,7 +41,7 @@ from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.aggregate.rows import ToMetricRows
 from headcount.transforms.aggregate.sums import NoisySumsOfNamed
 from headcount.transforms.core.ahead import Ahead
-from headcount.transforms.core.barrier import barrier, beside, sorted_by_item
+from headcount.transforms.core.barrier import barrier, beside, sorted_by_item, with_beside
 from headcount.transforms.core.base import PrivateTransform
 from headcount.transforms.core.choice import Choose
 from headcount.transforms.core.coders import typed
@@ -188,14 +188,14 @@ def aggregated(
             every_node = tree | "EveryNode" >> beam.Map(every_cell).with_output_types(tuple[int, pa.RecordBatch])
             all_named = beam.pvalue.AsList(every_node)
         else:
-            rows = packed | "OnlyNamed" >> beam.ParDo(_OnlyNamed(partly), all_named).with_output_types(
-                tuple[int, bytes]
-            )
+            only = beam.ParDo(_OnlyNamed(partly), all_named).with_output_types(tuple[int, bytes])
+            rows = with_beside(packed, "OnlyNamed", only, shards)
         if partly is not None:
             all_named = every_key(names, partly, all_named)
         known = beam.pvalue.AsSingleton(known_names)
         if choice is not None:
-            public = names | "PublicTable" >> beam.Map(_public_table, stages, all_named).with_output_types(bytes)
+            table_of = beam.Map(_public_table, stages, all_named).with_output_types(bytes)
+            public = with_beside(names, "PublicTable", table_of)
     else:
         names = every(packed, "NoNames", [None])
         all_named, rows = domain, packed
@@ -209,7 +209,7 @@ def aggregated(
     rows = (rows, nobody) | "WithNobody" >> beam.Flatten()
     if choice is not None:
         bounds = rows | "ChooseBounds" >> Choose(choice, release, shards, ClipBound, public)
-        plan = bounds.chosen | "Plan" >> beam.Map(_plan, stages, known).with_output_types(AggregatePlan)
+        plan = with_beside(bounds.chosen, "Plan", beam.Map(_plan, stages, known).with_output_types(AggregatePlan))
     else:
         plan = names | "Plan" >> beam.Map(stages.plan, None).with_output_types(AggregatePlan)
     if stages.ranges_choice is not None:
@@ -217,22 +217,27 @@ def aggregated(
     known_plan = beside(plan, "PlanBeside")
     decided = beam.pvalue.AsSingleton(known_plan)
     sums = rows | "Sums" >> NoisySumsOfNamed(known_plan, all_named, release, shards, item_type)
-    gathered = plan | "AllSums" >> beam.Map(_all_sums, beam.pvalue.AsList(sums)).with_output_types(pa.RecordBatch)
+    gathering = beam.Map(_all_sums, beam.pvalue.AsList(sums)).with_output_types(pa.RecordBatch)
+    gathered = with_beside(plan, "AllSums", gathering)
     groups: Any = None
     totals: Any = None
     if stages.calibrated:
-        grouped = gathered | "Group" >> beam.Map(_grouped, decided, metrics).with_output_types(Grouped)
+        grouped = with_beside(gathered, "Group", beam.Map(_grouped, decided, metrics).with_output_types(Grouped))
         groups = beam.pvalue.AsSingleton(beside(grouped, "GroupsBeside"))
         all_cells = grouped | "EveryCell" >> beam.Map(_every_cell, metrics).with_output_types(
             tuple[int, pa.RecordBatch]
         )
-        noisy = rows | "Totals" >> NoisyStage(
-            "totals", known_plan, beam.pvalue.AsList(all_cells), (groups, _TotalRows(metrics)), release, shards, int
+        totals = beam.pvalue.AsList(
+            rows
+            | "Totals"
+            >> NoisyStage(
+                "totals", known_plan, beam.pvalue.AsList(all_cells), (groups, _TotalRows(metrics)), release, shards, int
+            )
         )
-        totals = beam.pvalue.AsList(noisy)
-    made = gathered | "Answers" >> beam.ParDo(
+    answering = beam.ParDo(
         _Answers(files, mechanism.least, mechanism.levels), decided, groups, totals
-    ).with_output_types(tuple[int, bytes]).with_outputs("decision", main="rows")
+    ).with_output_types(tuple[int, bytes])
+    made = with_beside(gathered, "Answers", answering.with_outputs("decision", main="rows"))
     typed(made, decision=Aggregated)
     return CountsAndDecision(sorted_by_item(barrier(made.rows)), made.decision)
 
@@ -361,11 +366,11 @@ def plan_in_range(
 ) -> beam.PCollection:
     """The one plan, with the ranges that are chosen from packed shards of the rows on named keys."""
     assert stages.ranges_choice is not None
-    noise = plan | "RangesTable" >> beam.Map(_ranges_table, stages, named).with_output_types(bytes)
+    noise = with_beside(plan, "RangesTable", beam.Map(_ranges_table, stages, named).with_output_types(bytes))
     choose = Choose(stages.ranges_choice, release, shards, ChosenEnds, noise, unpack=unpack_values)
     chosen = (rows | "ChooseRanges" >> choose).chosen
     before = beam.pvalue.AsSingleton(beside(plan, "BoundsBeside"))
-    return chosen | "PlanInRange" >> beam.Map(_in_range, before, stages).with_output_types(AggregatePlan)
+    return with_beside(chosen, "PlanInRange", beam.Map(_in_range, before, stages).with_output_types(AggregatePlan))
 
 
 def _ranges_table(plan: AggregatePlan, stages: AggregateStages, named: NamedBatches | Domain) -> bytes:

@@ -19,8 +19,8 @@ from headcount.mechanisms.bounding.steps import provenance, step_subkeys
 from headcount.mechanisms.counting.evidence import Evidence, Origin
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.ahead import Ahead
-from headcount.transforms.core.barrier import barrier, sorted_by_item
-from headcount.transforms.core.noise import NamedBatches, all_digests, all_origins, names_in, sum_by_item
+from headcount.transforms.core.barrier import barrier, sorted_by_item, with_beside
+from headcount.transforms.core.noise import NamedBatches, names_in, sum_by_item
 from headcount.transforms.core.release import full_label
 from headcount.transforms.core.user_shards import item_shards
 from headcount.transforms.core.windows import WindowKey, release_in, window_keys
@@ -45,7 +45,8 @@ class NoisySumsOfNamed(beam.PTransform):
         bound = _Bound(self._release, f"{full_label(rows)}/Bounded", self._shards)
         noise = _Noise(self._plan, self._named, self._release, self._shards, self._item_type)
         plan = beam.pvalue.AsSingleton(self._plan)
-        return rows | "Bounded" >> beam.ParDo(bound, plan).with_output_types(pa.RecordBatch) | "NoisySums" >> noise
+        bounding = beam.ParDo(bound, plan).with_output_types(pa.RecordBatch)
+        return with_beside(rows, "Bounded", bounding, self._shards) | "NoisySums" >> noise
 
 
 class _Bound(Ahead):
@@ -90,17 +91,18 @@ class _Noise(beam.PTransform):
     def expand(self, bounded: beam.PCollection) -> beam.PCollection:
         plan, key = beam.pvalue.AsSingleton(self._plan), _Keyed(self._release, full_label(bounded))
         summed = sum_by_item(bounded, self._shards, sum_measures, every_shard=True)
-        merged = (
-            summed.sums  # (item shard, packed sums)
-            | "GroupByItemShard" >> beam.GroupByKey()
-            | "Merge"
-            >> beam.ParDo(_Merge(key, self._item_type, self._shards), plan, self._named)
+        merged = with_beside(
+            summed.sums | "GroupByItemShard" >> beam.GroupByKey(),  # (item shard, packed sums)
+            "Merge",
+            beam.ParDo(_Merge(key, self._item_type, self._shards), plan, self._named)
             .with_output_types(bytes)  # a digest has 128 bits: more than Beam's coder of integers takes
-            .with_outputs("digests", main="sums")
+            .with_outputs("digests", main="sums"),
+            self._shards,
         )
-        noisy = merged.sums | "AddNoise" >> beam.ParDo(
-            _AddNoise(key), plan, all_digests(merged), all_origins(summed)
+        drawing = beam.ParDo(
+            _AddNoise(key), plan, beam.pvalue.AsList(merged.digests), beam.pvalue.AsList(summed.origins)
         ).with_output_types(tuple[int, bytes])
+        noisy = with_beside(merged.sums, "AddNoise", drawing, self._shards)
         return sorted_by_item(barrier(noisy))
 
 

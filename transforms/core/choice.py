@@ -19,12 +19,12 @@ from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.histogram.auto import AutoRelease, Decided
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.ahead import Ahead
-from headcount.transforms.core.barrier import one_beyond_barrier
+from headcount.transforms.core.barrier import one_beyond_barrier, with_beside
 from headcount.transforms.core.coders import typed
 from headcount.transforms.core.contributions import ContributionBatch
 from headcount.transforms.core.release import full_label
 from headcount.transforms.core.user_shards import item_shards, keeper_of
-from headcount.transforms.core.windows import WindowKey, every, never_empty, window_keys
+from headcount.transforms.core.windows import WindowKey, every, window_keys
 
 
 class Chosen(NamedTuple):
@@ -53,23 +53,20 @@ def choose(
         "tables", "items", "users", main="shards"
     )
     typed(tabled, tables=bytes, items=tuple[int, bytes], users=str)
-    zeros = encode_table([0] * choice.entries)
     if public is None:
-        public = every(shards, "EmptyTable", [zeros])
+        public = every(shards, "EmptyTable", [encode_table([0] * choice.entries)])
     of_items: list[bytes] | beam.pvalue.AsList = []
     if choice.by_item:
-        by_item = (
+        of_items = beam.pvalue.AsList(
             tabled.items  # (item shard, chunk)
             | "GroupByItemShard" >> beam.GroupByKey()
             | "TabulateItems" >> beam.ParDo(_TabulateItems(choice)).with_output_types(bytes)
         )
-        of_items = beam.pvalue.AsList(never_empty(by_item, "TablesOfItems", zeros))
-    users = beam.pvalue.AsList(never_empty(tabled.users, "TypesOfUsers", ""))
-    tables = beam.pvalue.AsList(never_empty(tabled.tables, "TablesOfShards", zeros))
     # The public table is there also without users. Those of the shards come beside, which takes no stage of its own.
-    decided = public | "Decide" >> beam.ParDo(
-        _Decide(choice, release, label), users, tables, of_items
+    deciding = beam.ParDo(
+        _Decide(choice, release, label), beam.pvalue.AsList(tabled.users), beam.pvalue.AsList(tabled.tables), of_items
     ).with_output_types(beam.typehints.Tuple[int, result])
+    decided = with_beside(public, "Decide", deciding)
     # Bounding, noise and report all stand beyond this barrier: a repeated decision can reach no two of them differently.
     chosen = one_beyond_barrier(decided, result, "Barrier", "Chosen")
     return Chosen(chosen, tabled.shards)
@@ -104,12 +101,14 @@ class BoundAsDecided(beam.PTransform):
         self, auto: AutoRelease, decided: beam.PCollection[Decided], release: Release, number: int, label: str
     ) -> None:
         super().__init__()
-        self._decided = decided
+        self._decided, self._number = decided, number
         self._bound = _BoundAsDecided(auto, release, label, number)
 
     def expand(self, shards: beam.PCollection) -> beam.PCollection[pa.RecordBatch]:
         decided = beam.pvalue.AsSingleton(self._decided)
-        return shards | "Bound" >> beam.ParDo(self._bound, decided).with_output_types(ContributionBatch)
+        return with_beside(
+            shards, "Bound", beam.ParDo(self._bound, decided).with_output_types(ContributionBatch), self._number
+        )
 
 
 class _Tabulate(Ahead):
@@ -172,7 +171,7 @@ class _Decide(beam.DoFn):
         of_items: list[bytes],
         window: BoundedWindow = beam.DoFn.WindowParam,
     ) -> Iterator[tuple[int, Any]]:
-        if len(set(filter(None, users))) > 1:  # one person may count as two
+        if len(set(users)) > 1:  # one person may count as two
             raise InputError(MIXED_USERS)
         own = self._keys(window)
         subkey = choice_subkey(own.key, own.id, self._label, self._choice)

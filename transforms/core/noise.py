@@ -22,14 +22,14 @@ from headcount.mechanisms.counting.released import by_file, empty_counts
 from headcount.mechanisms.counting.sums import merge_sums, sum_items, with_absent, zero_sums
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.ahead import Ahead
-from headcount.transforms.core.barrier import barrier, beyond_barrier, sorted_by_item
+from headcount.transforms.core.barrier import barrier, beyond_barrier, sorted_by_item, with_beside
 from headcount.transforms.core.coders import typed
 from headcount.transforms.core.contributions import reading_of
 from headcount.transforms.core.domain import OnlyDomain
 from headcount.transforms.core.release import full_label, release_for
 from headcount.transforms.core.rows import KeepGood
 from headcount.transforms.core.user_shards import item_shards, keeper_of
-from headcount.transforms.core.windows import check_bounded_in, every, never_empty, window_keys
+from headcount.transforms.core.windows import check_bounded_in, every, window_keys
 
 Summing = Callable[[pa.RecordBatch, int], Iterable[tuple[int, bytes]]]
 NamedBatches = list[tuple[int, pa.RecordBatch]]
@@ -64,16 +64,6 @@ def sum_by_item(
         "origins", main="sums"
     )
     return typed(summed, origins=Origin)
-
-
-def all_origins(summed: beam.pvalue.DoOutputsTuple) -> beam.pvalue.AsList:
-    """Where the batches come from, as a side input: `Evidence.of` takes it."""
-    return beam.pvalue.AsList(never_empty(summed.origins, "Origins", None))
-
-
-def all_digests(merged: beam.pvalue.DoOutputsTuple) -> beam.pvalue.AsList:
-    """The digests of all item shards, as a side input: `Evidence.of` takes it."""
-    return beam.pvalue.AsList(never_empty(merged.digests, "Digests", 0))
 
 
 class Planned(Protocol):
@@ -114,8 +104,7 @@ class Noise(beam.PTransform):
         # The label of what is drawn, if not the transform's own: where steps with other labels must draw the same.
         self._drawn_as = drawn_as
         self._quality = quality
-        # A later step of the same release does without files that have no rows; but in a stream, where it reads them beside its
-        # rows, each must be there (`windows.never_empty`).
+        # A later step of the same release does without files that have no rows.
         self._every_file = every_file
         # The noise of what is decided, if that has not the attribute `plan`.
         self._plan_of = plan_of
@@ -133,20 +122,20 @@ class Noise(beam.PTransform):
         if self._domain is not None:  # every item shard gets a turn, since items that nobody holds are released too
             every_shard = every(bounded, "EveryShard", [(shard, b"") for shard in range(self._shards)])
             sums = (sums, every_shard) | "WithEveryShard" >> beam.Flatten()
-        merged = (
-            sums
-            | "GroupByItemShard" >> beam.GroupByKey()  # (item shard, Arrow streams)
-            | "Merge"
-            >> beam.ParDo(_Merge(noise, self._item_type, self._shards), plan, self._named)
+        merged = with_beside(
+            sums | "GroupByItemShard" >> beam.GroupByKey(),  # (item shard, Arrow streams)
+            "Merge",
+            beam.ParDo(_Merge(noise, self._item_type, self._shards), plan, self._named)
             .with_output_types(bytes)  # a digest has 128 bits: more than Beam's coder of integers takes
-            .with_outputs("digests", main="histogram")
+            .with_outputs("digests", main="histogram"),
+            self._shards,
         )
         empty = empty_counts(arrow_type(self._item_type))
-        released = merged.histogram | "AddNoise" >> beam.ParDo(
-            _AddNoise(noise, output_files), plan, all_digests(merged), all_origins(summed)
+        drawing = beam.ParDo(
+            _AddNoise(noise, output_files), plan, beam.pvalue.AsList(merged.digests), beam.pvalue.AsList(summed.origins)
         ).with_output_types(tuple[int, bytes])
-        every_file = self._every_file or not bounded.is_bounded
-        files = beyond_barrier(released, empty, output_files) if every_file else barrier(released)
+        released = with_beside(merged.histogram, "AddNoise", drawing, self._shards)
+        files = beyond_barrier(released, empty, output_files) if self._every_file else barrier(released)
         return sorted_by_item(files) | "KeepGood" >> KeepGood(self._quality)
 
 

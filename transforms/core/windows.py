@@ -32,7 +32,7 @@ from headcount.mechanisms.randomness.windows import Windows
 _MOST_HELD = 64  # windows whose keys a step remembers: a stream has no end of them
 _MICROS = 10**6
 _WAY_OUT = "apply beam.WindowInto(FixedWindows(size)) or beam.WindowInto(GlobalWindows()) first"
-_IN_STREAMS = "Histogram with a method of one stage and a given bound, SelectPartitions and Total"
+_IN_STREAMS = "Histogram and Aggregate without levels, SelectPartitions and Total"
 _NO_WINDOWS = {
     SlidingWindows: "sliding windows have each row in several, so that a user would be counted again in each",
     Sessions: "sessions begin and end where the data say, but windows must be public",
@@ -164,17 +164,6 @@ def every(near: beam.PCollection, label: str, values: Sequence[Any], of: Any = N
 
 def _copies(_: tuple[int, bytes], values: list[Any]) -> list[Any]:
     return values
-
-
-def never_empty(values: beam.PCollection, label: str, nothing: Any) -> beam.PCollection:
-    """The same for a side input, in a stream with one more value in each public window, which stands for nothing.
-
-    Flink holds a window back until the stream ends where a step has rows of the window but its side input has none.
-    """
-    if values.is_bounded:
-        return values
-    more = every(values, f"{label}Nothing", [nothing], values.element_type)
-    return (values, more) | label >> beam.Flatten()
 
 
 class Ticks(beam.PTransform):
