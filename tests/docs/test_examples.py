@@ -72,7 +72,7 @@ def test_there_are_enough_examples_and_few_that_do_not_run():
     found = [block for page in PAGES for block in blocks(page) if block.kind != "text"]
     ran = [block for block in found if not block.not_run]
     assert len(ran) >= LEAST
-    assert len(found) - len(ran) <= 15, "an example that cannot run says so in a comment: needs ..."
+    assert len(found) - len(ran) <= 18, "an example that cannot run says so in a comment: needs ..."
 
 
 def test_no_two_examples_write_to_the_same_place():
