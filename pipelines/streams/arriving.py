@@ -12,8 +12,6 @@ from collections.abc import Iterator
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-from apache_beam.coders import VarIntCoder
-from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from apache_beam.utils.timestamp import Duration, Timestamp
 
@@ -59,24 +57,11 @@ class ReadArriving(beam.PTransform):
         return (
             begin
             | "Looks" >> beam.Create([self._arriving.looks], reshuffle=False)
-            | "Files" >> beam.ParDo(LookForFiles(self._arriving.patterns))  # (path, 0), again at every look
-            | "Once" >> beam.ParDo(_Once())
+            | "Files" >> beam.ParDo(LookForFiles(self._arriving.patterns))
+            # No shuffle: rows and the clock come from one step, so that no runner can have the clock ahead of them.
             | "Batches" >> beam.ParDo(_Read(self._arriving, self._inputs, self._columns, self._types))
             | "Windows" >> beam.WindowInto(FixedWindows(windows.size, windows.start % windows.size))
         )
-
-
-@beam.typehints.with_input_types(tuple[str, int])
-@beam.typehints.with_output_types(str)
-class _Once(beam.DoFn):
-    """Passes each path on once."""
-
-    SEEN = ReadModifyWriteStateSpec("seen", VarIntCoder())
-
-    def process(self, file: tuple[str, int], seen: object = beam.DoFn.StateParam(SEEN)) -> Iterator[str]:
-        if not seen.read():  # type: ignore[attr-defined]
-            seen.write(1)  # type: ignore[attr-defined]
-            yield file[0]
 
 
 @beam.typehints.with_input_types(str)

@@ -8,6 +8,7 @@ over, and no row can hold the clock or push it: which windows close, and when, s
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import time
 from collections.abc import Iterator, Sequence
 
@@ -67,26 +68,45 @@ class Looks:
         return now + _PAUSE if clock < self.target(now) or clock >= self.windows.last else self.at(self.due(now) + 1)
 
 
+class Coming(OffsetRange):
+    """The steps that are still to come, with the digests of the paths that were `seen` before: both go on together, or, after a
+    failure, come back together."""
+
+    def __init__(self, start: int, stop: int, seen: set[bytes]) -> None:
+        super().__init__(start, stop)
+        self.seen = seen
+
+    def split_at(self, split_pos: int) -> tuple[Coming, Coming]:
+        return Coming(self.start, split_pos, self.seen), Coming(split_pos, self.stop, self.seen)
+
+    def is_new(self, path: str) -> bool:
+        """Whether a path was not seen before; from now on it was."""
+        digest = hashlib.blake2b(path.encode("utf-8", "surrogateescape"), digest_size=16).digest()
+        new = digest not in self.seen
+        self.seen.add(digest)
+        return new
+
+
 class _Provider(RestrictionProvider):
-    """The looks that are still to come."""
+    """The steps that are still to come."""
 
-    def initial_restriction(self, element: Looks) -> OffsetRange:
-        return OffsetRange(0, element.steps)
+    def initial_restriction(self, element: Looks) -> Coming:
+        return Coming(0, element.steps, set())
 
-    def create_tracker(self, restriction: OffsetRange) -> OffsetRestrictionTracker:
+    def create_tracker(self, restriction: Coming) -> OffsetRestrictionTracker:
         return OffsetRestrictionTracker(restriction)
 
-    def restriction_size(self, element: Looks, restriction: OffsetRange) -> int:
+    def restriction_size(self, element: Looks, restriction: Coming) -> int:
         return 1
 
-    def split(self, element: Looks, restriction: OffsetRange) -> Iterator[OffsetRange]:
+    def split(self, element: Looks, restriction: Coming) -> Iterator[Coming]:
         yield restriction  # the clock is one
 
 
 @beam.typehints.with_input_types(Looks)
-@beam.typehints.with_output_types(tuple[str, int])
+@beam.typehints.with_output_types(str)
 class LookForFiles(beam.DoFn):
-    """(path, 0) of all files that match, at each look: stamped with the clock before it, so that none is late by looking."""
+    """The path of each file that matches, once: stamped with the clock before the look, so that none is late by looking."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._patterns = list(patterns)
@@ -107,13 +127,15 @@ class LookForFiles(beam.DoFn):
         if before is not None and looks.target(now) <= clock < looks.windows.last:  # a runner may come back too early
             tracker.defer_remainder(Timestamp(looks.resumes(clock, now)))  # type: ignore[attr-defined]
             return
-        if not tracker.try_claim(tracker.current_restriction().start):  # type: ignore[attr-defined]
+        coming = tracker.current_restriction()  # type: ignore[attr-defined]
+        if not tracker.try_claim(coming.start):  # type: ignore[attr-defined]
             return
         if clock >= looks.windows.last:  # all windows are over, and had a while to close
             tracker.try_claim(looks.steps)  # type: ignore[attr-defined]
             return
         for file in matching.files_of(self._patterns):
-            yield TimestampedValue((file.path, 0), Timestamp(clock))
+            if coming.is_new(file.path):
+                yield TimestampedValue(file.path, Timestamp(clock))
         clock = looks.next(clock, now)
         estimator.set_watermark(Timestamp(clock))  # type: ignore[attr-defined]
         tracker.defer_remainder(Timestamp(looks.resumes(clock, now)))  # type: ignore[attr-defined]

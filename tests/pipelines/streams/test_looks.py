@@ -2,6 +2,7 @@
 
 import argparse
 import datetime
+import pickle
 
 import pyarrow as pa
 import pytest
@@ -10,7 +11,7 @@ from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.windows import Windows
 from headcount.pipelines.streams.arriving import in_windows
 from headcount.pipelines.streams.flags import of_one_window, stream_of
-from headcount.pipelines.streams.looks import Looks
+from headcount.pipelines.streams.looks import Coming, Looks
 
 WINDOWS = Windows(1000, 100, 3)
 FILE = {b"headcount.file": b"f.csv", b"headcount.first_row": b"1"}
@@ -40,6 +41,19 @@ def test_the_clock_goes_on_by_public_numbers_and_stands_still_at_each_end(first,
     last = looks.number - 1
     assert looks.at(last) >= 1310 and (last == 0 or looks.at(last - 1) < 1310)
     assert looks.due(first - 1) < 0 and looks.due(10**9) == last and looks.target(10**9) >= WINDOWS.last
+
+
+def test_a_path_is_new_once_also_where_the_steps_go_on_elsewhere():
+    coming = Coming(0, 9, set())
+    assert coming.is_new("a") and not coming.is_new("a")
+    _, rest = coming.split_at(3)
+    again = pickle.loads(pickle.dumps(rest))
+    assert (
+        (again.start, again.stop) == (3, 9)
+        and not again.is_new("a")
+        and again.is_new("b")
+        and not rest.seen - coming.seen
+    )
 
 
 def rows(times, **columns):
