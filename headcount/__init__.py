@@ -14,7 +14,8 @@ There is a function for every command that counts events: `histogram`, `aggregat
 `diff`, which tell what changed between releases. A frame is one of pandas or Polars, an Arrow table, batch or reader, a DuckDB
 relation, whatever else has `__arrow_c_stream__`, a dict of lists, or a list of dicts. Nothing of Beam is imported.
 `headcount.transforms` has the same for Beam pipelines, and `headcount.mechanisms` the parts.
-`run` makes all releases of a report from one file, as the command does, and needs Beam.
+`run` makes all releases of a report from one file, as the command does, and needs Beam. `WriteWindows` is the sink of streams,
+for pipelines of your own.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/headcount/test_face
     from headcount.mechanisms.errors import ParameterError as ParameterError
     from headcount.over_time import diff as diff
     from headcount.over_time import series as series
+    from headcount.pipelines.streams.sink import WriteWindows as WriteWindows
     from headcount.reports import run as run
     from headcount.result import Result as Result
     from headcount.studies import forecast as forecast
@@ -63,6 +65,7 @@ _ROOMS = {
     "plume quantiles retention sampled shape top total",
     "mechanisms.errors": "HeadcountError InputError ParameterError",
     "over_time": "diff series",
+    "pipelines.streams.sink": "WriteWindows",
     "reports": "run",
     "result": "Result",
     "studies": "forecast rehearse",

@@ -116,6 +116,10 @@ COMMANDS = {
         "headcount.pipelines.commands.distribution",
         "Learn how likely each of given symbols is, from users with many samples each.",
     ),
+    "stream": Listed(
+        "headcount.pipelines.commands.stream",
+        "Count in windows of time, from files that arrive: a release for each window as it ends.",
+    ),
     "run": Listed(
         "headcount.pipelines.commands.report.run",
         "Make all releases of a report from one file, and a page over them.",
@@ -289,16 +293,18 @@ class JobCommand(Command, Generic[M]):
         from headcount.pipelines.jobs.run import run_job
 
         self.check_flags(args)
-        return run_job(args, beam_flags, self.name, self._making(args), self.source(args), sink)
+        return run_job(args, beam_flags, self.name, self.making(args), self.source(args), sink)
 
     def look(self, args: argparse.Namespace, beam_flags: Sequence[str]) -> Looked:
         """Refuse all of the job that can be refused before it runs, and change nothing."""
         from headcount.pipelines.jobs.run import Events, look, pipeline_options
 
         self.check_flags(args)
-        return look(args, pipeline_options(beam_flags), self.name, self._making(args), self.source(args) or Events)
+        return look(args, pipeline_options(beam_flags), self.name, self.making(args), self.source(args) or Events)
 
-    def _making(self, args: argparse.Namespace) -> MakePlan:
+    def making(self, args: argparse.Namespace) -> MakePlan:
+        """What the job is, by the type of its items."""
+
         def plan(item_type: type) -> tuple[Plan, Callable[[Release, int], beam.PTransform]]:
             made = self.make_mechanism(args, item_type)  # refuses what is wrong before anything of Beam is built
             return (

@@ -76,6 +76,11 @@ QUESTIONS = (
         "histogram --protect user-day ...",
         "privacy.md#a-user-or-a-user-in-one-day",
     ),
+    Question(
+        "How many users per page each day, as files arrive?",
+        "stream histogram --item page --time viewed_at --every day ...",
+        "streams.md",
+    ),
     Question("What will an epsilon give me?", "forecast --users 1e6 ...", "forecast.md"),
     Question("Which method is best for data like mine?", "rehearse --public-data FILE", "rehearse.md"),
     Question("What will a year of reports cost?", "plan FILE", "report-file.md#one-promise-for-a-year"),
@@ -102,6 +107,7 @@ GROUPS = {
     "one column as a whole": "quantiles distribution shape",
     "before a release": "forecast rehearse choose-bound key",
     "a whole report": "plan run",
+    "files that arrive": "stream",
     "after a release": "show series diff verify statement ledger audit",
     "to try, and for pipelines of your own": "demo generate explain-yaml completion",
 }

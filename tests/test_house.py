@@ -39,6 +39,7 @@ ROOMS_OF_PIPELINES = (
     "ledger",
     "pages",
     "jobs",
+    "streams",
     "in_memory",
     "studies",
     "audits",

@@ -1,7 +1,7 @@
 """A headcount command line as the parameters of a Flex Template, and back.
 
 Dataflow knows parameters as a map from names to texts, and hands each to the launcher as `--name=value`. So
-- the subcommand is the parameter `command`;
+- the subcommand is the parameter `command`; of a stream both words, as `stream histogram`;
 - a flag is a parameter of its name, with underscores: `--max-per-item 2` is `max_per_item=2`;
 - a flag without a value is `true` or `false`: `--overwrite` is `overwrite=true`;
 - a flag that may be repeated takes one text, or several as a JSON list: `input=["gs://a/*.csv","gs://b/*.csv"]`;
@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from headcount.mechanisms.errors import HeadcountError, ParameterError
 from headcount.pipelines import releases
 from headcount.pipelines.command import COMMANDS, Command, JobCommand, load
+from headcount.pipelines.commands.stream import streams
 from headcount.pipelines.flags.options import as_parameter
 from headcount.pipelines.parser import make_parser, parse
 
@@ -43,14 +44,18 @@ _WORD = re.compile(r"--([A-Za-z_]+)(?:=(.*))?", re.DOTALL)
 
 
 def beam_commands() -> list[Command]:
-    """The subcommands that run as a job of Beam."""
-    return [command for command in map(load, COMMANDS) if isinstance(command, JobCommand)]
+    """The subcommands that run as a job of Beam; those that can be a stream also as such."""
+    return [*(command for command in map(load, COMMANDS) if isinstance(command, JobCommand)), *streams()]
 
 
 def flags(command: Command) -> dict[str, argparse.Action]:
     """The flags of a subcommand, by the names of their parameters."""
     actions = make_parser(command)._actions
-    return {_parameter(action): action for action in actions if action.option_strings}
+    return {
+        _parameter(action): action
+        for action in actions
+        if action.option_strings and action.help is not argparse.SUPPRESS  # which are refused
+    }
 
 
 def is_repeated(action: argparse.Action) -> bool:
@@ -68,7 +73,7 @@ def to_command_line(words: Sequence[str]) -> list[str]:
     given = [_WORD.fullmatch(word) for word in words]
     command = _find([found[2] or "" for found in given if found and found[1] == COMMAND])
     actions = flags(command)
-    line = [command.name]
+    line = command.name.split()
     for word, found in zip(words, given, strict=True):
         if found and found[1] in actions:
             line += _flag(found[1], found[2] or "", actions[found[1]])
@@ -79,8 +84,9 @@ def to_command_line(words: Sequence[str]) -> list[str]:
 
 def to_parameters(line: Sequence[str]) -> dict[str, str]:
     """The parameters that stand for a headcount command line, which is checked as `headcount` checks it."""
-    command = _find(line[:1])
-    args, beam_flags = parse(command, line[1:])
+    words = 2 if line[:1] == ["stream"] else 1
+    command = _find([" ".join(line[:words])])
+    args, beam_flags = parse(command, line[words:])
     if beam_flags:
         raise ParameterError(f"{beam_flags[0]!r} is a flag of Beam: use the ones of gcloud, after a bare --")
     releases.make_release(args, "DataflowRunner")  # without a good name of the key the launcher would only refuse later
@@ -89,7 +95,7 @@ def to_parameters(line: Sequence[str]) -> dict[str, str]:
         action.type, action.default = None, argparse.SUPPRESS
     actions = flags(command)
     parameters = {COMMAND: command.name}
-    for name, value in vars(parser.parse_args(line[1:])).items():
+    for name, value in vars(parser.parse_args(line[words:])).items():
         _refuse_left_out(name)
         if is_switch(actions[name]):
             parameters[name] = "true"

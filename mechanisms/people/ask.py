@@ -103,19 +103,17 @@ def actives(
     return ask_people(budget, question, by=by, domain=domain, noise=noise, relation=relation, item_type=item_type)
 
 
-def span(given: Span) -> int:
-    """A span of time in microseconds: a text such as 7d, 36h, 90m, 30s or 2w, or a timedelta."""
+def span(given: Span, name: str = "within") -> int:
+    """A span of time in microseconds: a text such as 7d, 36h, 90m, 30s or 2w, or a timedelta; `name` is the parameter's."""
     if isinstance(given, datetime.timedelta):
         micros = given // datetime.timedelta(microseconds=1)
     else:
         found = re.fullmatch(r"([0-9]{1,12})\s*([smhdw])", given.strip()) if isinstance(given, str) else None
         if found is None:
-            raise ParameterError(
-                f"within must be a span of time such as 7d, 36h, 90m, 30s or 2w, got {given!r}", "within"
-            )
+            raise ParameterError(f"{name} must be a span of time such as 7d, 36h, 90m, 30s or 2w, got {given!r}", name)
         micros = int(found[1]) * _UNITS[found[2]] * 10**6
     if not 0 <= micros <= _LONGEST * 10**6:
-        raise ParameterError(f"within must be from 0 to 1000 years, got {given!r}", "within")
+        raise ParameterError(f"{name} must be from 0 to 1000 years, got {given!r}", name)
     return micros
 
 

@@ -32,18 +32,13 @@ class EveryRow(Events):
     def _asked(self, args: argparse.Namespace) -> Columns:
         return _users(args)
 
-    def read(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        """Checked contributions."""
+    def _contributions(self, batches: beam.PCollection) -> beam.PCollection:
         args = self._args
         schema = self._types.schema
         found = dict(zip(schema.names, schema.types, strict=True))
         users = user_keys(args.user, self._columns.window, found, args.time_zone)
-        return (
-            pipeline
-            | "Read" >> events.ReadEvents(self._inputs, self._columns, self._types)
-            | "Contributions"
-            >> beam.Map(_every_row, users, args.count, args.drop_null).with_output_types(ContributionBatch)
-        )
+        made = beam.Map(_every_row, users, args.count, args.drop_null)
+        return batches | "Contributions" >> made.with_output_types(ContributionBatch)
 
 
 def _users(args: argparse.Namespace) -> Columns:

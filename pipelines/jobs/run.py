@@ -94,15 +94,19 @@ class Source:
 
 
 class Events(Source):
-    """Files of events, of which a job takes users, items and counts."""
+    """Files of events, of which a job takes users, items and counts; a stream takes the `time` of rows, too, and other files
+    that come later, by a `reader` of its own."""
 
     required: tuple[str, ...] = ("--input", "--user", "--item", "--output")
     keyed = True
+    time: str | None = None
+    reader: Callable[[events.Inputs, Columns, events.ColumnTypes], beam.PTransform] = events.ReadEvents
 
     def __init__(self, args: argparse.Namespace, remote: bool) -> None:
         inputs = events.expand_inputs(args.input, args.input_format, args.delimiter)
         self._args, self._inputs = args, inputs.absolute() if remote else inputs
-        self._columns = self._asked(args)
+        asked = self._asked(args)
+        self._columns = asked if self.time is None else dataclasses.replace(asked, time=self.time)
         self._types = events.column_types(self._inputs, self._columns)
         self.size = self._inputs.decoded(self._types)
         if self._columns.keys:
@@ -123,13 +127,11 @@ class Events(Source):
         return f"reads {number:,} {'file' if number == 1 else 'files'} of {self._inputs.format}: {read}"
 
     def read(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        """Checked contributions."""
-        return (
-            pipeline
-            | "Read"
-            >> events.ReadEvents(self._inputs, self._columns, self._types)  # batches with the columns of the files
-            | "Contributions" >> Contributions(**options.rows(self._args), schema=self._types.schema)
-        )
+        """Checked contributions, of batches with the columns of the files."""
+        return self._contributions(pipeline | "Read" >> self.reader(self._inputs, self._columns, self._types))
+
+    def _contributions(self, batches: beam.PCollection) -> beam.PCollection:
+        return batches | "Contributions" >> Contributions(**options.rows(self._args), schema=self._types.schema)
 
 
 def run_job(
@@ -345,7 +347,7 @@ def _run(pipeline: beam.Pipeline, signals: Signals, runner: str | None, beam_opt
         place = remote.where(runner, remote.job_of(result), beam_options)
         if place is not None:
             _tell(place)
-        if _detached(beam_options):
+        if is_detached(beam_options):
             return False
     try:
         with nullcontext() if runner is None else remote.watched(result, _tell):
@@ -363,7 +365,8 @@ def _tell(words: str) -> None:
     print(f"headcount: {words}", file=sys.stderr, flush=True)
 
 
-def _detached(beam_options: PipelineOptions) -> bool:
+def is_detached(beam_options: PipelineOptions) -> bool:
+    """Whether nobody waits for the job."""
     return bool(beam_options.view_as(StandardOptions).no_wait_until_finish)
 
 

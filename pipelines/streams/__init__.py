@@ -1,0 +1,1 @@
+"""Streams: files that arrive, a release for each window of time, and each of them published once. Private."""

@@ -1,0 +1,28 @@
+"""Streams on a real Flink cluster: each window has the bytes of its batch job. Run by `make test-flink`."""
+
+import pytest
+
+from tests.runners.arriving import QUIET, coming, outputs, past
+from tests.runners.harness import rows
+
+ONE_STAGE = "histogram --item item --method one-stage --bound 3 --epsilon 1 --delta 1e-6"
+SOON = "--max_bundle_time_mills=50"  # a window closes about one bundle later for each step: by default a second
+
+
+@pytest.mark.parametrize(
+    "own", [ONE_STAGE, "partitions --item item --epsilon 1 --delta 1e-6 --output-files 2", "total --epsilon 1"]
+)
+def test_each_window_has_the_bytes_of_its_batch_job(cluster, tmp_path, own):
+    stream = past(tmp_path)
+    stream.put_all()
+    cluster.submit(*stream.words(own), SOON, "--output", tmp_path / "out")
+    found = outputs(tmp_path / "out")
+    assert found == stream.batch(own)
+    assert all(rows(files) > 0 for name, files in found.items() if name != stream.name(QUIET))
+
+
+def test_windows_close_while_the_stream_goes_on(cluster, tmp_path):
+    stream = coming(tmp_path, 20, 3, 6)
+    stream.put_all()
+    cluster.submit(*stream.words(ONE_STAGE), SOON, "--output", tmp_path / "out")
+    assert outputs(tmp_path / "out") == stream.batch(ONE_STAGE)
