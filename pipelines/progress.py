@@ -17,6 +17,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TextIO
 
+#: What the labels of transforms that read the rows of files begin with.
+READING = "Read/Batches"
+
 _INTERVAL = 0.5
 _CLEAR = "\r\x1b[K"
 # Of the time of a run: reading all rows, the first look at all users, another one, and anything else.
@@ -36,7 +39,7 @@ class Step(NamedTuple):
     @property
     def is_reading(self) -> bool:
         """Whether it reads the rows of files."""
-        return any(label.startswith("Read/Batches") for label in self.labels)
+        return any(label.startswith(READING) for label in self.labels)
 
     @property
     def description(self) -> str:
