@@ -43,7 +43,7 @@ from headcount.mechanisms.counting.released import by_file
 from headcount.mechanisms.counting.sums import merge_sums, sum_items
 from headcount.mechanisms.histogram.fixed import unbounded_histogram
 from headcount.mechanisms.randomness.keys import write_key_file
-from headcount.pipelines.jobs.run import shards_for
+from headcount.pipelines.jobs.on_beam import shards_for
 from headcount.pipelines.sources.columns import columns_of
 from headcount.pipelines.sources.events import column_types, expand_inputs, read_batches, split_file
 from headcount.transforms.core.user_shards import item_shards

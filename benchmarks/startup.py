@@ -3,8 +3,9 @@
     python benchmarks/startup.py --old ../before --new .
 
 `headcount --help` imports no subcommand, and no library; a histogram of a thousand rows is nearly nothing but its start, as a
-command on Beam, and as a call in Python without it (where pandas is installed, Arrow imports that too). The shown time is the
-least of the repeats, as whatever else the machine does can only add to it; that of the processor depends less on it.
+command and as a call in Python (where pandas is installed, Arrow imports that too). `--rows 1000000` is for more than that.
+The shown time is the least of the repeats, as whatever else the machine does can only add to it; that of the processor depends
+less on it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ import pyarrow.parquet as pq
 from _shared import run
 
 FOLDERS = ("mechanisms", "transforms", "pipelines")
-ROWS = 1000
 
 
 def install(checkout: Path, place: Path) -> Path:
@@ -51,30 +51,33 @@ def main() -> None:
     parser.add_argument(
         "--new-flags", default="", metavar="FLAGS", help="for the job of the new one, to ask for the same job"
     )
+    parser.add_argument("--rows", type=int, default=1000, help="of two events of each user (default: %(default)s)")
     parser.add_argument("--repeats", type=int, default=7)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         log, output = Path(scratch, "events.parquet"), Path(scratch, "out")
         random = np.random.default_rng(0)
-        numbers = {"user": random.integers(0, 500, ROWS), "item": random.geometric(0.3, ROWS)}
+        numbers = {"user": random.integers(0, args.rows // 2, args.rows), "item": random.geometric(0.3, args.rows)}
         pq.write_table(pa.table({name: pa.array(column).cast(pa.string()) for name, column in numbers.items()}), log)
         histogram = (
             f"histogram --input {log} --user user --item item --epsilon 1 --delta 1e-6 --output {output} --overwrite"
         )
         calls = {
             "import, and a function": "import headcount; headcount.histogram",
-            f"a call on {ROWS} rows": "import headcount, pyarrow.parquet as pq\n"
+            f"a call on {args.rows} rows": "import headcount, pyarrow.parquet as pq\n"
             f"headcount.histogram(pq.read_table({str(log)!r}), user='user', item='item', epsilon=1, delta=1e-6)",
         }
         paths = {name: install(getattr(args, name), Path(scratch, name)) for name in ("old", "new")}
         jobs = {"headcount --help": {name: command(path, "--help") for name, path in paths.items()}}
         flags = {"old": "", "new": args.new_flags}
-        jobs[f"a histogram of {ROWS} rows"] = {
+        jobs[f"a histogram of {args.rows} rows"] = {
             name: command(path, f"{histogram} {flags[name]}") for name, path in paths.items()
         }
         for what, program in calls.items():
             jobs[what] = {
-                name: python(path, program) for name, path in paths.items() if (path / "headcount" / "run.py").exists()
+                name: python(path, program)
+                for name, path in paths.items()
+                if (path / "headcount" / "calls.py").exists()
             }
         for job, words in jobs.items():
             seen: dict[str, list[tuple[float, float, float]]] = {name: [] for name in words}

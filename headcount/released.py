@@ -8,17 +8,11 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import pyarrow as pa
-
 from headcount.keywords import in_keywords, namespace, spelled
-from headcount.mechanisms.counting.input_digest import InputDigest
-from headcount.mechanisms.counting.largest import ALL_ROWS, Largest
-from headcount.mechanisms.counting.quality import EVERY_ROW, Quality
 from headcount.mechanisms.errors import HeadcountError
-from headcount.mechanisms.mechanism import Deciding
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import releases
 from headcount.pipelines.command import JobCommand, load
@@ -29,9 +23,11 @@ from headcount.pipelines.in_memory import frames
 from headcount.pipelines.in_memory.prepared import prepared
 from headcount.pipelines.ledger import account as accounts
 from headcount.pipelines.reports import report
-from headcount.pipelines.reports.plan import Plan, label_of
+from headcount.pipelines.reports.plan import Plan
+from headcount.pipelines.reports.released import Kept
+from headcount.pipelines.reports.released import released as rows_of
 from headcount.pipelines.sources.domain import domain_digest
-from headcount.result import Released, Result
+from headcount.result import Result
 
 
 def released(name: str, parameters: Mapping[str, Any], data: Any) -> Result:
@@ -75,25 +71,6 @@ def _result(
     events: frames.Events,
     reserved: str | None,
 ) -> Result:
-    label, decision = plan.drawn_as or label_of(command.name), None
-    digest = None if args.ledger is None else InputDigest(release.key_source.fetch(), release.id)
-    sums: list[bytes] = []
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for batch in events.batches:
-            if digest is not None:
-                sums.append(digest.of(batch))
-            yield batch
-
-    read = batches()
-    if isinstance(mechanism, Deciding):
-        rows, decision = mechanism.run_decided(read, release, label)
-    else:
-        rows = mechanism.run(read, release, label)
-    for _ in read:  # what a mechanism has no need of is part of the input, too
-        pass
-    quality = Quality(**options.quality(args)) if hasattr(args, "suppress_below") else EVERY_ROW
-    largest = Largest(args.top, tuple(args.per or ())) if hasattr(args, "top") else ALL_ROWS
     about = report.About(
         command.name,
         release.id,
@@ -106,6 +83,7 @@ def _result(
         args.dataset,
         report.first_made(release.id, reserved, None),
     )
-    known = None if digest is None else digest.whole(sums)
-    released = Released(rows, options.shown_keys(args, events.keys), quality, largest)
-    return Result(released, about, plan, decision, command.show, known)
+    keys = options.shown_keys(args, events.keys)
+    kept, digested = Kept.of(args), args.ledger is not None
+    made = rows_of(mechanism, plan, events.batches, release, command.name, keys, kept, digested)
+    return Result(made, about, plan, command.show)

@@ -6,43 +6,23 @@ import dataclasses
 import json
 import os
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
 from headcount.keywords import in_keywords, spelled
 from headcount.mechanisms.checks import check_whole, wrong
-from headcount.mechanisms.columns.keys import Keys
-from headcount.mechanisms.counting.largest import ALL_ROWS, Largest
-from headcount.mechanisms.counting.quality import Quality
-from headcount.mechanisms.counting.released import cut
 from headcount.mechanisms.errors import HeadcountError
 from headcount.pipelines.flags.groups import FORMATS, MOST_FILES
 from headcount.pipelines.pages.written import with_page
 from headcount.pipelines.reports import report
 from headcount.pipelines.reports.outcome import Outcome, said
 from headcount.pipelines.reports.plan import Plan
+from headcount.pipelines.reports.released import Released
 from headcount.pipelines.reports.series import summary_of
 from headcount.pipelines.sinks import output
 from headcount.pipelines.sinks.formats import times_as_text
 from headcount.pipelines.sinks.repeated import refuse_another
-
-
-class Released(NamedTuple):
-    """Rows as a mechanism gives them: with names for keys, and before any are left out."""
-
-    rows: pa.RecordBatch
-    keys: Keys | None
-    quality: Quality
-    largest: Largest = ALL_ROWS
-
-    def files(self, number: int) -> list[pa.RecordBatch]:
-        """The rows of each output file, as they go out; what is of no item is in the first."""
-        if "item" not in self.rows.schema.names or self.keys is None:
-            return [self.rows, *[self.rows.slice(0, 0)] * (number - 1)]
-        parts = list(cut(self.rows, number))
-        good = [self.quality.keep(part) for part in parts] if self.quality.limits else parts
-        return [self.keys.restore(part) for part in self.largest.keep(good, self.keys)]
 
 
 class Shown:
@@ -81,12 +61,9 @@ class Result(Shown):
         released: Released,
         about: report.About,
         plan: Plan,
-        decision: report.Decision | None,
         show: Any,
-        input_digest: str | None = None,
     ) -> None:
-        self._released, self._about, self._plan, self._decision, self._show = released, about, plan, decision, show
-        self._input_digest = input_digest
+        self._released, self._about, self._plan, self._show = released, about, plan, show
 
     @cached_property
     def table(self) -> pa.Table:
@@ -160,5 +137,6 @@ class Result(Shown):
         """The content of report.json for these files."""
         given = {**self._about.parameters, "format": target.format, "output_files": target.files}
         about = dataclasses.replace(self._about, parameters=given)
-        guarantee = self._plan.guarantee if self._decision is None else self._decision.guarantee
-        return target.finished(report.make_report(about, guarantee, self._decision, self._input_digest), written)
+        decision = self._released.decision
+        guarantee = self._plan.guarantee if decision is None else decision.guarantee
+        return target.finished(report.make_report(about, guarantee, decision, self._released.input_digest), written)

@@ -1,6 +1,6 @@
 """What a subcommand is: all that `main` knows of each of them, and the one way in which those that run a job go.
 
-Nothing of Beam is imported before a job runs.
+Nothing of Beam is imported but for a job that runs on it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from headcount.mechanisms.mechanism import Promise
     from headcount.mechanisms.randomness.keys import Release
-    from headcount.pipelines.jobs.run import Looked, MakePlan, Source
+    from headcount.pipelines.jobs.job import Looked, Made
+    from headcount.pipelines.jobs.source import Source
     from headcount.pipelines.reports.outcome import Outcome
     from headcount.pipelines.reports.plan import Plan
 
@@ -40,7 +41,7 @@ class Listed(NamedTuple):
     help: str
 
 
-# Modules are imported on demand, as Beam takes a second to import, and logs meanwhile. So what help tells of them stands here.
+# Modules are imported on demand, as libraries take their time to import. So what help tells of them stands here.
 COMMANDS = {
     "histogram": Listed(
         "headcount.pipelines.commands.histogram",
@@ -297,22 +298,26 @@ class JobCommand(Command, Generic[M]):
 
     def look(self, args: argparse.Namespace, beam_flags: Sequence[str]) -> Looked:
         """Refuse all of the job that can be refused before it runs, and change nothing."""
-        from headcount.pipelines.jobs.run import Events, look, pipeline_options
+        from headcount.pipelines.jobs.run import engine_of, look
+        from headcount.pipelines.jobs.source import Events
 
         self.check_flags(args)
-        return look(args, pipeline_options(beam_flags), self.name, self.making(args), self.source(args) or Events)
+        return look(args, engine_of(args, beam_flags), self.name, self.making(args), self.source(args) or Events)
 
-    def making(self, args: argparse.Namespace) -> MakePlan:
+    def making(self, args: argparse.Namespace) -> Callable[[type], Made]:
         """What the job is, by the type of its items."""
+        from headcount.pipelines.jobs.job import Made
 
-        def plan(item_type: type) -> tuple[Plan, Callable[[Release, int], beam.PTransform]]:
-            made = self.make_mechanism(args, item_type)  # refuses what is wrong before anything of Beam is built
-            return (
-                self.plan(args, made, item_type),
+        def made(item_type: type) -> Made:
+            mechanism = self.make_mechanism(args, item_type)  # refuses what is wrong before anything of Beam is built
+            return Made(
+                self.plan(args, mechanism, item_type),
+                mechanism,
+                lambda domain: self.make_mechanism(argparse.Namespace(**vars(args) | {"domain": domain}), item_type),
                 lambda release, shards: self.make_transform(args, release, item_type, shards),
             )
 
-        return plan
+        return made
 
 
 def load(name: str) -> Command:

@@ -82,7 +82,7 @@ def _has_no_reader(stream: TextIO) -> bool:
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Beam makes so many objects when it is imported that collecting garbage meanwhile takes a fifth of the start.
+    """Libraries make so many objects when they are imported that collecting garbage meanwhile takes a fifth of the start.
 
     A job turns it on again when it runs.
     """

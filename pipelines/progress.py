@@ -18,6 +18,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TextIO
 
+#: What the labels of transforms that read the rows of files begin with.
+READING = "Read/Batches"
+
 _INTERVAL = 0.5
 _CLEAR = "\r\x1b[K"
 _NOTEBOOK = "JPY_PARENT_PID"  # what Jupyter tells the kernels that it starts, and they all that they start
@@ -38,7 +41,7 @@ class Step(NamedTuple):
     @property
     def is_reading(self) -> bool:
         """Whether it reads the rows of files."""
-        return any(label.startswith("Read/Batches") for label in self.labels)
+        return any(label.startswith(READING) for label in self.labels)
 
     @property
     def description(self) -> str:

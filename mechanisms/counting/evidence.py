@@ -13,8 +13,9 @@ from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from headcount.mechanisms.batches.shards import MOST_COUNT, PART, bound_of, gather, split_by_user
+from headcount.mechanisms.batches.shards import MOST_COUNT, PART, Shard, bound_of, gather, split_by_user
 from headcount.mechanisms.bounding.steps import (
     check_kept,
     not_kept,
@@ -86,9 +87,27 @@ def check_bounded(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch, if every user in it keeps the bound that it carries; for batches that passed through other hands."""
     Origin.of(batch)
     if batch.num_rows:
-        shard, count = gather(chunk for _, chunk in split_by_user(batch, 1)), np.asarray(batch.column("count"))
+        count = np.asarray(batch.column("count"))
+        shard = _as_made(batch) or gather(chunk for _, chunk in split_by_user(batch, 1))
         check_kept(shard)
         # No bounding step leaves a user more than MOST_COUNT on an item: what `gather` has cut, it must not have promised.
         if int(count.max()) > MOST_COUNT or int(count.sum()) != int(shard.count.sum()):
             raise not_kept(shard.bound)
     return batch
+
+
+def _as_made(batch: pa.RecordBatch) -> Shard | None:
+    """The shard of a batch whose rows lie as `Shard.to_batch` lays them: by user, each pair once; None if they do not.
+
+    Names are compared, and not believed to be distinct: a user under two codes would be two.
+    """
+    user, item = batch.column("user"), batch.column("item")
+    if not (isinstance(user, pa.DictionaryArray) and isinstance(item, pa.DictionaryArray)):
+        return None
+    users, items = (np.asarray(column.indices).astype(np.int64) for column in (user, item))
+    count = np.asarray(batch.column("count"))
+    distinct = all(pc.count_distinct(names).as_py() == len(names) for names in (user.dictionary, item.dictionary))
+    if not distinct or int(count.min()) < 1 or not (np.diff((users << 32) | items) > 0).all():
+        return None
+    offsets = np.append(0, np.cumsum(np.bincount(users, minlength=len(user.dictionary))))
+    return Shard(user.dictionary, item.dictionary, offsets, items, count, bound_of(batch))

@@ -26,7 +26,7 @@ from headcount.pipelines.flags.flag import add
 from headcount.pipelines.reports.plan import Plan
 
 if TYPE_CHECKING:
-    from headcount.pipelines.jobs.run import Source
+    from headcount.pipelines.jobs.source import Source
     from headcount.transforms.sampled.quantiles import Quantile, Quantiles
 
 METHODS = ("tree", "search")

@@ -25,7 +25,7 @@ from headcount.pipelines.sources.domain import domain_of, planned_domain
 if TYPE_CHECKING:
     from headcount.mechanisms.batches.domain import Domain, PartDomain
     from headcount.mechanisms.domains.domain_files import DomainFile
-    from headcount.pipelines.jobs.run import Source
+    from headcount.pipelines.jobs.source import Source
     from headcount.transforms.papers.debiased_count import DebiasedCount
     from headcount.transforms.total import Total
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-import apache_beam as beam
 import pyarrow as pa
 
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.columns.keys import Keys
+from headcount.mechanisms.columns.person_rows import PersonRows
 from headcount.mechanisms.columns.row_schema import user_keys
 from headcount.mechanisms.counting.users import all_as_one
 from headcount.mechanisms.sampled.axis import Axis
@@ -17,11 +20,11 @@ from headcount.mechanisms.sampled.leaves import Leaves
 from headcount.pipelines.flags import options
 from headcount.pipelines.flags.people import person_rows
 from headcount.pipelines.flags.protection import window
-from headcount.pipelines.jobs.run import Events
-from headcount.pipelines.sources import events
+from headcount.pipelines.jobs.source import Events
 from headcount.pipelines.sources.columns import Columns, ValueColumn, place_of
-from headcount.transforms.core.contributions import ContributionBatch
-from headcount.transforms.people.wiring import PeopleRows
+
+if TYPE_CHECKING:
+    import apache_beam as beam
 
 
 class EveryRow(Events):
@@ -32,13 +35,25 @@ class EveryRow(Events):
     def _asked(self, args: argparse.Namespace) -> Columns:
         return _users(args)
 
-    def _contributions(self, batches: beam.PCollection) -> beam.PCollection:
-        args = self._args
+    def read(self, pipeline: beam.Pipeline) -> beam.PCollection:
+        """Checked contributions."""
+        import apache_beam as beam
+
+        from headcount.transforms.core.contributions import ContributionBatch
+
+        made = beam.Map(_every_row, self._users, self._args.count, self._args.drop_null)
+        return self._events(pipeline) | "Contributions" >> made.with_output_types(ContributionBatch)
+
+    def _contributed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        yield _every_row(batch, self._users, self._args.count, self._args.drop_null)
+
+    @cached_property
+    def _users(self) -> Keys:
         schema = self._types.schema
         found = dict(zip(schema.names, schema.types, strict=True))
-        users = user_keys(args.user, self._columns.window, found, args.time_zone)
-        made = beam.Map(_every_row, users, args.count, args.drop_null)
-        return batches | "Contributions" >> made.with_output_types(ContributionBatch)
+        users = user_keys(self._args.user, self._columns.window, found, self._args.time_zone)
+        assert users is not None  # all types are known
+        return users
 
 
 def _users(args: argparse.Namespace) -> Columns:
@@ -87,9 +102,10 @@ class People(Events):
 
     def read(self, pipeline: beam.Pipeline) -> beam.PCollection:
         """Checked contributions, which carry what the question needs."""
-        rows = person_rows(self._args).of_schema(self._types.schema)
-        return (
-            pipeline
-            | "Read" >> events.ReadEvents(self._inputs, self._columns, self._types)
-            | "Contributions" >> PeopleRows(rows)
-        )
+        from headcount.transforms.people.wiring import PeopleRows
+
+        return self._events(pipeline) | "Contributions" >> PeopleRows(self._rows)
+
+    @cached_property
+    def _rows(self) -> PersonRows:
+        return person_rows(self._args).of_schema(self._types.schema)

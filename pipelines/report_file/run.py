@@ -24,7 +24,7 @@ from headcount.pipelines.reports.outcome import Outcome
 from headcount.pipelines.storage import stores
 
 if TYPE_CHECKING:
-    from headcount.pipelines.jobs.run import Looked
+    from headcount.pipelines.jobs.job import Looked
 
 INDEX = "index.html"
 

@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 import apache_beam as beam
 import pyarrow as pa
 
 from headcount.pipelines.sinks.output import Target, Written, commit, write_file
-from headcount.pipelines.sinks.repeated import refuse_another
-
-# Who wants to know, in this process, before a release is published: by its id, as a step of a pipeline can hold no ledger.
-_announced_first: dict[str, Callable[[bytes], None]] = {}
-
-
-@contextmanager
-def announced_first(release_id: str, tell: Callable[[bytes], None]) -> Iterator[None]:
-    """While its block runs, `tell` gets the report of a release before any of it is published, if that is done in this process.
-
-    If it raises, nothing is published.
-    """
-    _announced_first[release_id] = tell
-    try:
-        yield
-    finally:
-        del _announced_first[release_id]
+from headcount.pipelines.sinks.publish import Commit, publish
 
 
 @beam.typehints.with_input_types(tuple[int, pa.RecordBatch])
@@ -42,7 +24,7 @@ class WriteOutput(beam.PTransform):
         self,
         target: Target,
         report: bytes | beam.PCollection[bytes],
-        commit: Callable[[Any, Iterable[Written], bytes], None] = commit,
+        commit: Commit = commit,
     ) -> None:
         super().__init__()
         self._target = target
@@ -69,14 +51,9 @@ class _WriteFile(beam.DoFn):
 
 
 class _Commit(beam.DoFn):
-    def __init__(self, target: Target, commit: Callable[[Any, Iterable[Written], bytes], None]) -> None:
+    def __init__(self, target: Target, commit: Commit) -> None:
         self._target = target
         self._commit = commit
 
     def process(self, element: tuple[int, Iterable[tuple[int, str, bytes, str]]], report: bytes) -> None:
-        files = self._target.checked(Written(*file) for file in element[1])
-        finished = self._target.finished(report, files)
-        refuse_another(self._target.expected, finished, self._target.release_id)
-        if self._target.release_id in _announced_first:
-            _announced_first[self._target.release_id](finished)
-        self._commit(self._target, files, finished)
+        publish(self._target, (Written(*file) for file in element[1]), report, self._commit)

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
-from apache_beam.options.pipeline_options import PipelineOptions
 
 from headcount.mechanisms.columns.nested import column_at
 from headcount.mechanisms.errors import InputError
@@ -25,6 +24,9 @@ from headcount.pipelines.sources.columns import (
 )
 from headcount.pipelines.storage import bigquery
 from headcount.pipelines.storage.stores import reason
+
+if TYPE_CHECKING:
+    from apache_beam.options.pipeline_options import PipelineOptions
 
 BYTES_PER_STREAM = 1 << 26  # of the table; the service may open fewer streams
 MOST_STREAMS = 1000

@@ -15,31 +15,38 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import zstandard
-from apache_beam.io.filesystem import CompressionTypes
-from apache_beam.io.filesystems import FileSystems
 
 from headcount.mechanisms.errors import HeadcountError, InputError
-from headcount.pipelines.storage.stores import is_local
+from headcount.pipelines.storage.stores import is_local, opened
 
 T = TypeVar("T")
 
 _CHUNK = 1 << 18  # compressed bytes at a time
 _BUFFER = 1 << 20
 
+_ENDINGS = {".gz": "gzip", ".deflate": "deflate", ".bz2": "bzip2", ".xz": "lzma", ".lzma": "lzma"}
+_ENDINGS |= {".zst": "zstd", ".zstd": "zstd"}
 _DECODERS: dict[str, Callable[[], Any]] = {
-    CompressionTypes.GZIP: lambda: zlib.decompressobj(zlib.MAX_WBITS | 16),
-    CompressionTypes.DEFLATE: zlib.decompressobj,
-    CompressionTypes.BZIP2: bz2.BZ2Decompressor,
-    CompressionTypes.LZMA: lzma.LZMADecompressor,
-    CompressionTypes.ZSTD: lambda: zstandard.ZstdDecompressor(max_window_size=2**31).decompressobj(),
+    "gzip": lambda: zlib.decompressobj(zlib.MAX_WBITS | 16),
+    "deflate": zlib.decompressobj,
+    "bzip2": bz2.BZ2Decompressor,
+    "lzma": lzma.LZMADecompressor,
+    "zstd": lambda: zstandard.ZstdDecompressor(max_window_size=2**31).decompressobj(),
 }
+
+
+def compression(path: str) -> str | None:
+    """How a file is compressed, by the end of its name, as Beam knows these; None if it is not."""
+    name = path.lower()
+    return next((kind for ending, kind in _ENDINGS.items() if name.endswith(ending)), None)
 
 
 def open_bytes(path: str) -> io.BufferedIOBase:
     """The file as it lies there."""
     if is_local(path):
         return open(path, "rb")
-    return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
+    file: io.BufferedIOBase = opened(path)
+    return file
 
 
 def open_text(path: str) -> io.BufferedIOBase:
@@ -48,10 +55,8 @@ def open_text(path: str) -> io.BufferedIOBase:
     Beam's own decompression takes a truncated file for a shorter one, which would drop rows in silence.
     """
     raw = open_bytes(path)
-    compression = CompressionTypes.detect_compression_type(path)
-    if compression == CompressionTypes.UNCOMPRESSED:
-        return raw
-    return io.BufferedReader(_Decompressed(raw, _DECODERS[compression]), _BUFFER)
+    kind = compression(path)
+    return raw if kind is None else io.BufferedReader(_Decompressed(raw, _DECODERS[kind]), _BUFFER)
 
 
 @contextmanager

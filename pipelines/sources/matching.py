@@ -14,12 +14,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from apache_beam.io.filesystem import CompressionTypes
-from apache_beam.io.filesystems import FileSystems
-
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.pipelines.sinks.output import REPORT, listed_files
 from headcount.pipelines.sources import bigquery as source_bigquery
+from headcount.pipelines.sources.files import compression
 from headcount.pipelines.storage import bigquery, stores
 from headcount.pipelines.storage.stores import filesystem, is_folder, is_local, reason
 from headcount.pipelines.suggestions import did_you_mean, nearest
@@ -76,7 +74,7 @@ def format_of(patterns: Sequence[str], paths: Sequence[str], said: str | None) -
 
 def is_compressed(path: str) -> bool:
     """Whether a file's name says so."""
-    return CompressionTypes.detect_compression_type(path.lower()) != CompressionTypes.UNCOMPRESSED
+    return compression(path) is not None
 
 
 def _match(pattern: str) -> list[InputFile]:
@@ -104,8 +102,7 @@ def _match_remote(pattern: str) -> list[InputFile]:
     filesystem(pattern)
     if pattern.endswith("/") or (not glob.has_magic(pattern) and _asked(pattern, is_folder)):
         return _in_folder(pattern)
-    matched = _asked(pattern, lambda path: FileSystems.match([path])[0].metadata_list)
-    files = [InputFile(file.path, file.size_in_bytes) for file in matched if not file.path.endswith("/")]
+    files = [InputFile(path, size) for path, size in _asked(pattern, stores.matched) if not path.endswith("/")]
     if files:
         return files
     if glob.has_magic(pattern):

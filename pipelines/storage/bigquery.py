@@ -10,12 +10,11 @@ import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
-
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines.storage.stores import require_extra
 
 if TYPE_CHECKING:
+    from apache_beam.options.pipeline_options import PipelineOptions
     from google.cloud import bigquery, bigquery_storage_v1
 
 SCHEME = "bigquery://"
@@ -51,6 +50,8 @@ def parse(path: str) -> Table:
 
 def billed_project(options: PipelineOptions, table: Table) -> str:
     """The project in which jobs and read sessions are made: --project if given, else that of the table."""
+    from apache_beam.options.pipeline_options import GoogleCloudOptions
+
     return options.view_as(GoogleCloudOptions).project or table.project
 
 

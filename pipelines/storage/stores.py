@@ -129,13 +129,18 @@ def files_below(folder: str, is_hidden: Callable[[str], bool]) -> list[tuple[str
         return [*_local_files(folder, is_hidden, set())] if os.path.isdir(folder) else []
     if scheme_of(folder) == "hdfs":
         return [*_hdfs_files(folder, is_hidden)] if is_folder(folder) else []
-    found = [(file.path, file.size_in_bytes) for file in _beam().match([f"{folder}/**"])[0].metadata_list]
+    found = matched(f"{folder}/**")
     below = len(folder) + 1
     return [
         (path, size)
         for path, size in found
         if not path.endswith("/") and not any(map(is_hidden, path[below:].split("/")))
     ]
+
+
+def matched(pattern: str) -> list[tuple[str, int]]:
+    """The files, with their sizes, that match a pattern that is not local, by Beam's rules and one listing."""
+    return [(file.path, file.size_in_bytes) for file in _beam().match([pattern])[0].metadata_list]
 
 
 def siblings(path: str, infix: str) -> list[str]:
@@ -165,7 +170,7 @@ def exists(path: str) -> bool:
 
 def read(path: str) -> bytes:
     """The content of one small file."""
-    with open(path, "rb") if is_local(path) else _opened(path) as file:
+    with open(path, "rb") if is_local(path) else opened(path) as file:
         return bytes(file.read())
 
 
@@ -179,7 +184,7 @@ def open_ranges(path: str) -> io.BufferedIOBase:
 
         client = gcsio.GcsIO(pipeline_options=filesystem(path)._pipeline_options)
         return client.open(path, "rb", read_buffer_size=_RANGE_BYTES)
-    file = _opened(path)
+    file = opened(path)
     if isinstance(file, io.BufferedReader):
         return io.BufferedReader(file.detach(), _RANGE_BYTES)
     return file
@@ -258,7 +263,7 @@ def remove_files(directory: str, files: list[str]) -> None:
         _beam().delete([directory])
 
 
-def _opened(path: str) -> Any:
+def opened(path: str) -> Any:
     """A file that is not local, as it lies there."""
     from apache_beam.io.filesystem import CompressionTypes
 

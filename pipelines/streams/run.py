@@ -24,18 +24,11 @@ from headcount.pipelines.command import say
 from headcount.pipelines.flags import options
 from headcount.pipelines.flags.protection import protection
 from headcount.pipelines.jobs import remote
-from headcount.pipelines.jobs.run import (
-    Events,
-    Looked,
-    MakePlan,
-    Source,
-    input_error,
-    is_detached,
-    look,
-    pipeline_options,
-    shards_for,
-)
+from headcount.pipelines.jobs.job import Looked
+from headcount.pipelines.jobs.on_beam import OnBeam, is_detached, shards_for
+from headcount.pipelines.jobs.run import Make, input_error, look
 from headcount.pipelines.jobs.signals import Signals, Stopped
+from headcount.pipelines.jobs.source import Events, Source
 from headcount.pipelines.releases import KEY_SOURCES
 from headcount.pipelines.reports.plan import label_of
 from headcount.pipelines.reports.report import About
@@ -67,7 +60,7 @@ def run_stream(
     args: argparse.Namespace,
     beam_flags: Sequence[str],
     command: str,
-    making: MakePlan,
+    making: Make,
     source: type[Source] | None,
     stream: Stream,
 ) -> None:
@@ -76,8 +69,9 @@ def run_stream(
     `args` are those of the command that each window is a job of. Everything that can be refused is refused before the run.
     """
     with Signals() as signals:
-        beam_options, runner = pipeline_options(beam_flags)
-        made, places = _look(args, (beam_options, runner), command, making, source, stream)
+        engine = OnBeam(beam_flags)
+        beam_options, runner = engine.options, engine.runner
+        made, places = _look(args, engine, command, making, source, stream)
         release = Release(made.release.key_source, made.release.id, windows=stream.windows)
         waits = not is_detached(beam_options)
         if args.ledger is not None and not waits:
@@ -123,14 +117,14 @@ def run_stream(
 
 def _look(
     args: argparse.Namespace,
-    how: tuple[PipelineOptions, str | None],
+    engine: OnBeam,
     command: str,
-    making: MakePlan,
+    making: Make,
     source: type[Source] | None,
     stream: Stream,
 ) -> tuple[Looked, Folders]:
     """All that can be refused before anything runs."""
-    if how[1] is None:
+    if engine.runner is None:
         raise ParameterError(
             "the runner of this process closes windows only when all input has ended, and a stream has no end: give --runner "
             "PrismRunner (on this machine), FlinkRunner or DataflowRunner"
@@ -146,7 +140,7 @@ def _look(
     kind = source or Events
     assert issubclass(kind, Events)
     timed = type(kind.__name__, (kind,), {"time": stream.time})
-    made = look(args, how, command, making, timed, folders)
+    made = look(args, engine, command, making, timed, folders)
     return made, Folders(made.target, stream.windows)
 
 
@@ -173,7 +167,7 @@ def _pipeline(
     rows = source.read(pipeline)
     sums = rows | "InputDigest" >> SumsOfInput(release) if args.ledger is not None else None
     shards = args.shards or shards_for(source.size, shared=True)
-    results: Any = rows | label_of(command) >> made.make_transform(release, shards)
+    results: Any = rows | label_of(command) >> made.made.make_transform(release, shards)
     about = About(
         command,
         release.id,

@@ -11,14 +11,16 @@ from headcount.mechanisms.columns.keys import Keys
 from headcount.mechanisms.columns.row_schema import asked
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines.flags import options
-from headcount.pipelines.jobs.run import pipeline_options
+from headcount.pipelines.jobs.run import on_beam
 from headcount.pipelines.sources import events
 from headcount.pipelines.sources.columns import place_of
+from headcount.pipelines.storage.stores import is_local
 
 
 def read_contributions(args: argparse.Namespace, patterns: Sequence[str]) -> tuple[Iterator[pa.RecordBatch], Keys]:
     """Contribution batches that are yet to be read, and what their items stand for, by the flags of `groups.add_columns`."""
-    pipeline_options([])  # remote files are found by Beam's options
+    if not all(map(is_local, patterns)):
+        on_beam([])  # whose options other files are found by
     inputs = events.expand_inputs(patterns, args.input_format, args.delimiter)
     if inputs.format == "bigquery":
         raise ParameterError(f"{inputs.files[0].path} is a table, and this command reads files: export it first")

@@ -42,6 +42,13 @@ def test_a_command_releases_what_it_did(job, data, tmp_path, golden):
     golden(f"command: {job}", **parts(tmp_path / "out", data))
 
 
+@pytest.mark.parametrize("job", wired_first())
+def test_so_does_its_pipeline(job, data, tmp_path, golden):
+    """So small an input is read without Beam, unless shards are asked for."""
+    assert main([*words(job, data)[0], "--shards", "4", "--output", str(tmp_path / "out")]) == 0
+    golden(f"command: {job}", **parts(tmp_path / "out", data))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("job", WIRED)
 def test_its_report_tells_enough_to_release_it_again(job, data, tmp_path, capsys):

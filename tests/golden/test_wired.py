@@ -47,7 +47,7 @@ def kinds(tmp_path, monkeypatch):
 
     def of(job):
         seen.found = set()
-        assert main([*words(job, tmp_path)[0], "--output", str(tmp_path / "out")]) != 0
+        assert main([*words(job, tmp_path)[0], "--shards", "4", "--output", str(tmp_path / "out")]) != 0
         assert seen.found, "no graph was built"
         return seen.found
 

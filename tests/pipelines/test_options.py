@@ -14,7 +14,7 @@ from headcount.mechanisms.randomness.keys import KeyEnvironment, KeyFile, write_
 from headcount.pipelines import parser, releases
 from headcount.pipelines.commands import distribution, histogram, plume, quantiles
 from headcount.pipelines.commands.tools import key as make_key
-from headcount.pipelines.jobs.run import pipeline_options, shards_for
+from headcount.pipelines.jobs.on_beam import pipeline_options, shards_for
 from headcount.pipelines.sources.domain import domain_file
 
 BASE = ["--epsilon", "1", "--delta", "1e-8", "--bound", "10"]

@@ -119,9 +119,9 @@ def run_again(report: Mapping[str, Any], given: argparse.Namespace, beam_flags: 
 
 def _place(output: str, beam_flags: Sequence[str]) -> tuple[str, bool]:
     """Where the digests go, and whether workers elsewhere write them: beside the output then, which they can reach."""
-    from headcount.pipelines.jobs.run import pipeline_options
+    from headcount.pipelines.jobs.run import on_beam
 
-    if pipeline_options(beam_flags)[1] is None:
+    if not beam_flags or on_beam(beam_flags).runner is None:
         return "", False
     return f"{stores.normal(output)}.verify-{uuid.uuid4().hex}", True
 

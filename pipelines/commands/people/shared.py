@@ -14,7 +14,7 @@ from headcount.pipelines.reports.plan import Plan
 from headcount.pipelines.reports.summary import aligned
 
 if TYPE_CHECKING:
-    from headcount.pipelines.jobs.run import Source
+    from headcount.pipelines.jobs.source import Source
 
 Row = Mapping[str, Any]
 _MOST_TABLES = 12  # of values of --by that a terminal shows

@@ -36,7 +36,7 @@ from headcount.pipelines.reports.plan import Plan
 if TYPE_CHECKING:
     import apache_beam as beam
 
-    from headcount.pipelines.jobs.run import Source
+    from headcount.pipelines.jobs.source import Source
 
 _Central = AnonymizedHistogramMechanism | HashedHistogram
 _Mechanism = AnsweredShape[_Central | Shuffled | PanPrivateMechanism] | DistinctItemsMechanism | CentralProperty

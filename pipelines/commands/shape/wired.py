@@ -15,9 +15,10 @@ from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.shape.estimators import Question
 from headcount.pipelines.commands.shape import models
 from headcount.pipelines.flags import options
-from headcount.pipelines.jobs.run import Source
+from headcount.pipelines.jobs.source import Source
 from headcount.pipelines.sources import events
 from headcount.pipelines.sources.columns import columns_of
+from headcount.pipelines.sources.read import ReadEvents
 from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.papers.pan_private import PanPrivateCounts
 from headcount.transforms.papers.shuffled import MESSAGE, ShuffledReports
@@ -90,7 +91,7 @@ class Messages(Source):
 
     def read(self, pipeline: beam.Pipeline) -> beam.PCollection:
         """Record batches of messages."""
-        return pipeline | "Read" >> events.ReadEvents(self._inputs, self._columns, self._types)
+        return pipeline | "Read" >> ReadEvents(self._inputs, self._columns, self._types)
 
 
 class Counters(Source):

@@ -26,6 +26,7 @@ def words(tmp_path_factory):
     write_fixed_key(str(place / "key"))
     words = ["--input", place / "events.parquet", "--user", "user", "--item", "item", "--epsilon", "1"]
     words += ["--delta", "1e-6", "--key-file", place / "key", "--release-id", "r", "--format", "csv"]
+    words += ["--shards", "4"]  # which asks for Beam
     return ["histogram", *words]
 
 

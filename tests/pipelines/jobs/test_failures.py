@@ -9,7 +9,8 @@ import pytest
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.pipelines.jobs.run import input_error
 from headcount.pipelines.sources.columns import columns_of
-from headcount.pipelines.sources.events import ReadEvents, expand_inputs
+from headcount.pipelines.sources.events import expand_inputs
+from headcount.pipelines.sources.read import ReadEvents
 
 CANARY = "CANARY-7f3a"
 

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from headcount.mechanisms.errors import ParameterError
-from headcount.pipelines.jobs import run as jobs
+from headcount.pipelines.jobs.direct import Direct
 from headcount.pipelines.ledger import book, database, spending, tables
 from headcount.pipelines.ledger.account import open_ledger
 from headcount.pipelines.ledger.records import (
@@ -152,13 +152,13 @@ def give_back(ledger):
 
 
 def test_a_job_here_that_was_given_up_publishes_nothing(job, ledger, monkeypatch, tmp_path):
-    genuine = jobs._run
+    genuine = Direct.run
 
     def given_up_meanwhile(*given):
         give_back(ledger)
         return genuine(*given)
 
-    monkeypatch.setattr(jobs, "_run", given_up_meanwhile)
+    monkeypatch.setattr(Direct, "run", given_up_meanwhile)
     refused(job("out"), "was given up while it was made, so nothing of it is published")
     assert not (tmp_path / "out").exists() and history(ledger) == [RESERVED, GIVEN_BACK]
 
@@ -237,10 +237,10 @@ def test_a_clock_that_is_set_back_opens_no_earlier_limit(ledger, monkeypatch, pe
 
 def test_a_second_start_leaves_the_first_alone(job, ledger, monkeypatch, tmp_path):
     """It is refused by the ledger before it takes the files of the first for what a dead one left."""
-    genuine, second = jobs._run, []
+    genuine, second = Direct.run, []
 
     def another_starts(*given):
-        monkeypatch.setattr(jobs, "_run", genuine)
+        monkeypatch.setattr(Direct, "run", genuine)
         (tmp_path / "out.tmp-r1").mkdir(exist_ok=True)
         mine = tmp_path / "out.tmp-r1" / f"counts-00000-of-00001.{'0' * 32}.csv"
         mine.write_text("of the first\n")
@@ -248,7 +248,7 @@ def test_a_second_start_leaves_the_first_alone(job, ledger, monkeypatch, tmp_pat
         assert mine.read_text() == "of the first\n"
         return genuine(*given)
 
-    monkeypatch.setattr(jobs, "_run", another_starts)
+    monkeypatch.setattr(Direct, "run", another_starts)
     assert job("out", "--release-id", "r1")[0] == 0
     refused(second[0], "is being made by")
     assert states(ledger) == [COMMITTED] and (tmp_path / "out" / "report.json").exists()

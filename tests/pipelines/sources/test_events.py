@@ -14,7 +14,8 @@ from headcount.pipelines.sources import events as sources
 from headcount.pipelines.sources import json as source_json
 from headcount.pipelines.sources import parquet as source_parquet
 from headcount.pipelines.sources.columns import columns_of
-from headcount.pipelines.sources.events import ReadEvents, expand_inputs
+from headcount.pipelines.sources.events import expand_inputs
+from headcount.pipelines.sources.read import ReadEvents
 from tests.pipelines.sources.event_files import FILES, ROWS, avro, batches, parquet, put, rows, types_of
 
 

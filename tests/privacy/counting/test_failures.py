@@ -220,6 +220,17 @@ def test_what_is_cut_in_a_shard_does_not_pass_for_bounded():
         check_bounded(twice)
 
 
+def test_a_user_under_two_codes_does_not_pass_for_two():
+    """Rows lie as a shard lays them, and codes ascend; the names that they stand for are the same one."""
+    rows = batch_of([("a", "x", 1), ("b", "x", 1)])
+    made = bound_shard(gather([chunk for _, chunk in split_by_user(rows, 1)]), [RandClipStep(1)], [bytes(32)], "L")
+    good = made.to_batch()
+    assert check_bounded(good) is good
+    one = pa.DictionaryArray.from_arrays(good.column("user").indices, pa.array(["a", "a"]))
+    with pytest.raises(InputError, match="are not bounded by"):
+        check_bounded(good.set_column(0, "user", one))
+
+
 @pytest.mark.parametrize("method", ["estimates", "one-stage"])
 @pytest.mark.parametrize("domain", [None, DOMAIN])
 def test_a_pipeline_of_any_number_of_shards_gives_the_rows_of_the_function(domain, method, collect, make_release):
