@@ -5,7 +5,8 @@
 
 Both run on the cluster of the state directory, with one worker, and must give the same rows. All windows of the stream lie in
 the past, so that it comes as fast as it is read. Seconds are those between the first frame that was read and the last window
-that was written. Memory is that of the Python worker when it wrote the first and the last tenth of the windows.
+that was written. Memory is that of a stream whose windows take a second each, by the clock: of the Python worker when it wrote
+the first and the last tenth of the windows, and of the task managers then.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from headcount.transforms import Budget, Contributions, Histogram, KeyFile, Rele
 
 ROOT = Path(__file__).resolve().parents[1]
 START, SIZE, SHARDS = 1_790_000_000, 10, 8
+_AHEAD = 25  # seconds until a job has begun
 BUDGET = Budget(1, 1e-8)
 SCHEMA = pa.schema({"user": pa.int64(), "item": pa.string()})
 JOBS = {"histogram, one stage": {"method": "one-stage", "bound": 10}, "histogram": {}}
@@ -47,8 +49,8 @@ class _Frames(beam.DoFn):
         self._rows, self._notes = rows, notes
 
     def process(self, tick: Any, at: Any = beam.DoFn.TimestampParam) -> Iterator[TimestampedValue]:
-        second = tick if isinstance(tick, int) else int(at)
-        random = np.random.default_rng(second)
+        second = tick if isinstance(tick, int) else float(at)
+        random = np.random.default_rng(int(SIZE * second))
         users = pa.array(random.integers(0, max(1, self._rows), self._rows))
         items = pa.array((random.pareto(1, self._rows) * 10).astype(np.int64) % 100_000)
         _note(self._notes, 0, 0, 0)
@@ -69,29 +71,33 @@ def _note(notes: str, end: int, memory: int, digest: int) -> None:
         file.write(json.dumps([time.time(), end, memory, digest]) + "\n")
 
 
-def _resident() -> int:
-    """MB of this process."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
+def _resident(process: int | str = "self") -> int:
+    """MB of a process."""
+    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGESIZE") // 2**20
 
 
 def run(args: argparse.Namespace, flags: list[str]) -> None:
     """One job, as a stream or in batch."""
-    public = Windows(START, SIZE, args.windows)
+    paced = args.mode == "paced"
+    public = Windows(int(time.time()) + _AHEAD, 1, args.windows) if paced else Windows(START, SIZE, args.windows)
     release = Release(KeyFile(args.key_file), "streams", windows=public)
     frames = beam.ParDo(_Frames(args.rows // (args.windows * SIZE), args.notes)).with_output_types(pa.RecordBatch)
-    with beam.Pipeline(options=PipelineOptions(flags, streaming=args.mode == "stream")) as pipeline:
-        if args.mode == "stream":
-            ticks = pipeline | PeriodicImpulse(public.start, public.last + SIZE, 1)
+    with beam.Pipeline(options=PipelineOptions(flags, streaming=args.mode != "batch")) as pipeline:
+        if args.mode != "batch":
+            ticks = pipeline | PeriodicImpulse(public.start, public.last + SIZE, 1 / SIZE if paced else 1)
         else:
             ticks = pipeline | beam.Create(range(public.start, public.last))
-        rows = ticks | frames | beam.WindowInto(FixedWindows(SIZE)) | Contributions(schema=SCHEMA)
+        rows = ticks | frames | beam.WindowInto(FixedWindows(public.size)) | Contributions(schema=SCHEMA)
         histogram = Histogram(BUDGET, release=release, shards=SHARDS, output_files=1, **JOBS[args.job])
         rows | "Count" >> histogram | beam.ParDo(_Note(args.notes))
 
 
-def measured(args: argparse.Namespace, key: str, job: str, mode: str) -> tuple[float, list[int], dict[int, int]]:
-    """Seconds, MB by window, and a digest of each window, of a job in a process of its own."""
+def measured(
+    args: argparse.Namespace, key: str, job: str, mode: str
+) -> tuple[float, dict[int, int], list[int], list[int]]:
+    """Seconds, a digest of each window, MB of the worker by window, and of the task managers by second, of a job in a process
+    of its own."""
     sys.path.append(str(ROOT / "deploy" / "flink"))
     import cluster
 
@@ -100,11 +106,25 @@ def measured(args: argparse.Namespace, key: str, job: str, mode: str) -> tuple[f
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, __file__, "--mode", mode, "--job", job, "--notes", folder, "--rows", str(args.rows)]
         command += ["--windows", str(args.windows), "--key-file", key, *map(_with_path, flags)]
-        command += ["--max_bundle_time_mills=50"] if mode == "stream" else []
-        subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+        command += ["--max_bundle_time_mills=50"] if mode != "batch" else []
+        managers = [each["pid"] for name, each in state["processes"].items() if name.startswith("task-manager")]
+        seconds = []
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as client:
+            while client.poll() is None:
+                seconds.append((time.time(), sum(map(_resident, managers))))
+                time.sleep(1)
+        assert client.returncode == 0, "the job failed"
         lines = sorted(json.loads(line) for path in Path(folder).iterdir() for line in path.read_text().splitlines())
     written = [line for line in lines if line[1]]
-    return written[-1][0] - lines[0][0], [line[2] for line in written], {line[1]: line[3] for line in written}
+    digests, memory = {line[1]: line[3] for line in written}, [line[2] for line in written]
+    of_managers = [mb for at, mb in seconds if written[0][0] <= at <= written[-1][0]]
+    return written[-1][0] - lines[0][0], digests, memory, of_managers
+
+
+def _ends(memory: list[int]) -> str:
+    """The most in the first and in the last tenth of a stream."""
+    tenth = max(1, len(memory) // 10)
+    return f"{max(memory[:tenth])} to {max(memory[-tenth:])} MB"
 
 
 def _with_path(flag: str) -> str:
@@ -134,14 +154,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         key = f"{folder}/key"
         write_key_file(key)
-        runs = {job: [measured(args, key, job, mode) for mode in ("batch", "stream")] for job in chosen}
-    for job, ((batch, _, expected), (stream, memory, found)) in runs.items():
-        tenth = max(1, args.windows // 10)
+        runs = {job: [measured(args, key, job, mode) for mode in ("batch", "stream", "paced")] for job in chosen}
+    for job, ((batch, expected, *_), (stream, found, *_), (*_, worker, managers)) in runs.items():
         assert found == expected, "a stream must give the rows of the batch job"
-        first, last = max(memory[:tenth]), max(memory[-tenth:])
+        memory = {"worker": _ends(worker), "task managers": _ends(managers)}
         print(
-            f"{job}: {batch:.1f} s in batch, {stream:.1f} s as a stream, ratio {stream / batch:.2f}; the worker has "
-            f"{first} MB in the first tenth of the windows and {last} MB in the last",
+            f"{job}: {batch:.1f} s in batch, {stream:.1f} s as a stream, ratio {stream / batch:.2f}; {memory}",
             flush=True,
         )
         row = {
@@ -151,7 +169,7 @@ def main() -> None:
             "batch": f"{batch:.1f}",
             "stream": f"{stream:.1f}",
         }
-        table.append({name: str(value) for name, value in (row | {"first": first, "last": last}).items()})
+        table.append({name: str(value) for name, value in (row | memory).items()})
     write_csv(table, OUT / "streams.csv")
 
 
