@@ -104,12 +104,13 @@ class _Tagged(beam.DoFn):
         yield self._name, int(window.end), row
 
 
-def windowed(collect, release: Release, names: list[str]) -> dict[str, dict[int, list[Any]]]:
+def windowed(collect, release: Release, names: list[str], is_bounded: bool = True) -> dict[str, dict[int, list[Any]]]:
     """{name: {end: sorted rows}} of all transforms on one collection in windows; each decides once in each window."""
     bench = Bench(None, release)
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         source = pipeline | beam.Create(stamped(), reshuffle=False) | beam.WindowInto(FixedWindows(SIZE))
+        source.is_bounded = is_bounded
         found = {}
         for name in names:
             transform = bench.made(name, shards=3)
@@ -118,7 +119,9 @@ def windowed(collect, release: Release, names: list[str]) -> dict[str, dict[int,
             else:
                 found[name] = bench.applied(source, name, transform, str)
         tagged = [rows | f"Tagged {name}" >> beam.ParDo(_Tagged(name)) for name, rows in found.items()]
-        return tagged | beam.Flatten() | "Whole" >> beam.WindowInto(GlobalWindows())
+        whole = tagged | beam.Flatten() | "Whole" >> beam.WindowInto(GlobalWindows())
+        whole.is_bounded = True
+        return whole
 
     every = collect(build)
     assert {end for _, end, _ in every} <= set(ENDS), "rows beyond the public windows are dropped"
