@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker
@@ -79,12 +81,24 @@ class Coming(OffsetRange):
     def split_at(self, split_pos: int) -> tuple[Coming, Coming]:
         return Coming(self.start, split_pos, self.seen), Coming(split_pos, self.stop, self.seen)
 
-    def is_new(self, path: str) -> bool:
-        """Whether a path was not seen before; from now on it was."""
-        digest = hashlib.blake2b(path.encode("utf-8", "surrogateescape"), digest_size=16).digest()
-        new = digest not in self.seen
-        self.seen.add(digest)
-        return new
+    def new(self, paths: Iterable[str]) -> dict[bytes, str]:
+        """Those of the paths that were not seen, by their digests."""
+        found = {hashlib.blake2b(os.fsencode(path), digest_size=16).digest(): path for path in paths}
+        return {digest: path for digest, path in found.items() if digest not in self.seen}
+
+
+class OneClock(OffsetRestrictionTracker):
+    """Claims a step together with the paths that it has seen. A runner may stop it between steps, and never divide what is to
+    come: there would be two clocks, and files would be read twice."""
+
+    def try_claim(self, position: tuple[int, Iterable[bytes]]) -> bool:
+        claimed: bool = super().try_claim(position[0])
+        if claimed:
+            self._range.seen.update(position[1])
+        return claimed
+
+    def try_split(self, fraction_of_remainder: float) -> Any:
+        return super().try_split(0) if fraction_of_remainder == 0 else None
 
 
 class _Provider(RestrictionProvider):
@@ -93,8 +107,8 @@ class _Provider(RestrictionProvider):
     def initial_restriction(self, element: Looks) -> Coming:
         return Coming(0, element.steps, set())
 
-    def create_tracker(self, restriction: Coming) -> OffsetRestrictionTracker:
-        return OffsetRestrictionTracker(restriction)
+    def create_tracker(self, restriction: Coming) -> OneClock:
+        return OneClock(restriction)
 
     def restriction_size(self, element: Looks, restriction: Coming) -> int:
         return 1
@@ -128,14 +142,14 @@ class LookForFiles(beam.DoFn):
             tracker.defer_remainder(Timestamp(looks.resumes(clock, now)))  # type: ignore[attr-defined]
             return
         coming = tracker.current_restriction()  # type: ignore[attr-defined]
-        if not tracker.try_claim(coming.start):  # type: ignore[attr-defined]
+        new = coming.new(file.path for file in matching.files_of(self._patterns))
+        if not tracker.try_claim((coming.start, new)):  # type: ignore[attr-defined]
             return
         if clock >= looks.windows.last:  # all windows are over, and had a while to close
-            tracker.try_claim(looks.steps)  # type: ignore[attr-defined]
+            tracker.try_claim((looks.steps, ()))  # type: ignore[attr-defined]
             return
-        for file in matching.files_of(self._patterns):
-            if coming.is_new(file.path):
-                yield TimestampedValue(file.path, Timestamp(clock))
+        for path in new.values():
+            yield TimestampedValue(path, Timestamp(clock))
         clock = looks.next(clock, now)
         estimator.set_watermark(Timestamp(clock))  # type: ignore[attr-defined]
         tracker.defer_remainder(Timestamp(looks.resumes(clock, now)))  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.windows import Windows
 from headcount.pipelines.streams.arriving import in_windows
 from headcount.pipelines.streams.flags import of_one_window, stream_of
-from headcount.pipelines.streams.looks import Coming, Looks
+from headcount.pipelines.streams.looks import Coming, Looks, OneClock
 
 WINDOWS = Windows(1000, 100, 3)
 FILE = {b"headcount.file": b"f.csv", b"headcount.first_row": b"1"}
@@ -43,17 +43,16 @@ def test_the_clock_goes_on_by_public_numbers_and_stands_still_at_each_end(first,
     assert looks.due(first - 1) < 0 and looks.due(10**9) == last and looks.target(10**9) >= WINDOWS.last
 
 
-def test_a_path_is_new_once_also_where_the_steps_go_on_elsewhere():
+def test_a_path_is_new_once_and_what_is_to_come_is_never_divided():
+    """A runner that divides the steps of a slow look would have each file read twice."""
     coming = Coming(0, 9, set())
-    assert coming.is_new("a") and not coming.is_new("a")
-    _, rest = coming.split_at(3)
+    tracker = OneClock(coming)
+    new = coming.new(["a", "b"])
+    assert [*new.values()] == ["a", "b"] and tracker.try_claim((0, new)) and tracker.try_split(0.5) is None
+    _, rest = tracker.try_split(0)
     again = pickle.loads(pickle.dumps(rest))
-    assert (
-        (again.start, again.stop) == (3, 9)
-        and not again.is_new("a")
-        and again.is_new("b")
-        and not rest.seen - coming.seen
-    )
+    assert (again.start, again.stop) == (1, 9) and [*again.new(["a", "b", "c"]).values()] == ["c"]
+    assert tracker.try_split(0) is None, "there is one clock"
 
 
 def rows(times, **columns):
