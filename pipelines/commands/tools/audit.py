@@ -83,7 +83,7 @@ def audit(args: argparse.Namespace) -> None:
     if not args.json:
         say(f"{args.runs or 'some thousand'} releases on each of two inputs that differ in one user")
         say(f"found: it is at least this, with confidence {args.confidence:g} for all lines together\n")
-        say(_line("bug", "case", "epsilon", "delta", "by", "found") if args.broken else _line(*_HEAD))
+        say(_line("bug", "case", *_NUMBERS, second=_CASE) if args.broken else _line("case", "command", *_NUMBERS))
     done = run.audit(
         asked,
         args.runs,
@@ -153,17 +153,18 @@ def _told(audited: Audited) -> str:
     asked, stated, case = audited.asked, audited.stated, audited.asked.case
     numbers = f"{stated.epsilon:.3g}", f"{stated.delta:g}", case.by, f"{audited.found.shown:.3g}"
     if asked.bug is not None:
-        return _line(asked.bug, asked.name, *numbers, "seen" if audited.exceeds else "NOT SEEN")
+        return _line(asked.bug, asked.name, *numbers, "seen" if audited.exceeds else "NOT SEEN", second=_CASE)
     share = "MORE THAN STATED" if audited.exceeds else f"{audited.share:.0%}"
     note = f"  of at most {case.most:.0%}: {case.why}" if case.why else ""
     return _line(asked.name, case.command, *numbers, share + note)
 
 
-_HEAD = ("case", "command", "epsilon", "delta", "by", "found")
+_NUMBERS = ("epsilon", "delta", "by", "found")
+_CASE = 30  # letters of the cases that see bugs
 
 
-def _line(*cells: str) -> str:
-    widths = (36, 27 if cells[0] == "bug" else 14, 8, 6, 8, 6, 0)
+def _line(*cells: str, second: int = 14) -> str:
+    widths = (36, second, 8, 6, 8, 6, 0)
     return "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=False)).rstrip()
 
 

@@ -55,9 +55,9 @@ def test_cases_are_neighbours_that_promise_the_same(name, key):
 @pytest.mark.parametrize("name", CERTAIN)
 def test_a_bug_is_seen_and_gone_afterwards(name, key):
     (asked,) = run.of_bugs([name])
-    (with_bug,) = run.audit([asked], 120, 0.99, key, processes=1)
+    (with_bug,) = run.audit([asked], 80, 0.99, key, processes=1)
     assert with_bug.exceeds
-    (without,) = run.audit([run.Asked(asked.name, asked.case)], 60, 0.99, key, processes=1)
+    (without,) = run.audit([run.Asked(asked.name, asked.case)], 40, 0.99, key, processes=1)
     assert not without.exceeds
 
 
