@@ -21,12 +21,19 @@ from headcount.mechanisms.batches.names import Names, string_buffers
 from headcount.mechanisms.columns.fields import Field, field_of
 from headcount.mechanisms.columns.key_column import KeyColumn, check_distinct
 from headcount.mechanisms.columns.times import UTC
-from headcount.mechanisms.errors import InputError
+from headcount.mechanisms.errors import InputError, ParameterError
 
 ITEM = "item"  # what the key is called where no column names it
 
 #: Between the columns of a name of several.
 JOINT, _ESCAPE = "\x1f", "\x1b"
+
+
+def taken(column: str, parameter: str) -> ParameterError:
+    """A refusal of a key column: the result has another one of its name."""
+    return ParameterError(
+        f"the key column {column!r} has the name of another column of the result: rename it before", parameter
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,6 +109,9 @@ class Keys:
     def restore(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Released rows with the key columns in place of the names. Rows that begin with the key are sorted by it."""
         place = rows.schema.get_field_index(ITEM)
+        for name in self.names:
+            if name != ITEM and name in rows.schema.names:
+                raise taken(name, "item")
         values = self._values(rows.column(place))
         keys = [field.shown_values(each) for field, each in zip(self.fields, values, strict=True)]
         columns = [*zip(rows.schema.names, rows.columns, strict=True)]

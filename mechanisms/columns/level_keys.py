@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headcount.mechanisms.batches.names import Names
-from headcount.mechanisms.columns.keys import ITEM, JOINT, Keys, of_text
+from headcount.mechanisms.columns.keys import ITEM, JOINT, Keys, of_text, taken
 from headcount.mechanisms.errors import ParameterError
 
 #: The columns beside those of the key: what the row is a row of, and whether it is what is other there.
@@ -34,9 +34,7 @@ class LevelKeys(Keys):
                 )
         for name in (LEVEL, OTHER):
             if name in self.names:
-                raise ParameterError(
-                    f"the key column {name!r} has the name of another column of the result: rename it before", "levels"
-                )
+                raise taken(name, "levels")
 
     @property
     def optional(self) -> bool:

@@ -25,9 +25,8 @@ from tests.golden.events import events
 REGIONS = {"country": ["de", "at"], "region": ["middle", "south"]}
 LARGE = {"epsilon": 1e9, "delta": 1e-3}
 WHERE = "number >= 0.5 and region != middle"
-READ_NONE = (
-    "run plan audit series diff forecast show verify statement ledger explain-yaml generate key demo completion".split()
-)
+READ_NONE = "run stream plan audit series diff forecast show verify statement ledger explain-yaml".split()
+READ_NONE += "generate key demo completion".split()
 pytestmark = [pytest.mark.filterwarnings("ignore:this promises little"), pytest.mark.seconds]
 
 

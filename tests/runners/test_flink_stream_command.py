@@ -6,7 +6,8 @@ from tests.runners.arriving import QUIET, coming, outputs, past
 from tests.runners.harness import rows
 
 ONE_STAGE = "histogram --item item --method one-stage --bound 3 --epsilon 1 --delta 1e-6"
-SOON = "--max_bundle_time_mills=50"  # a window closes about one bundle later for each step: by default a second
+# A window closes about one bundle later for each step: by default a second. The flag is that of the job server.
+SOON = ("--", "--max_bundle_time_mills=50")
 
 
 @pytest.mark.parametrize(
@@ -15,7 +16,7 @@ SOON = "--max_bundle_time_mills=50"  # a window closes about one bundle later fo
 def test_each_window_has_the_bytes_of_its_batch_job(cluster, tmp_path, own):
     stream = past(tmp_path)
     stream.put_all()
-    cluster.submit(*stream.words(own), SOON, "--output", tmp_path / "out")
+    cluster.submit(*stream.words(own), "--output", tmp_path / "out", *SOON)
     found = outputs(tmp_path / "out")
     assert found == stream.batch(own)
     assert all(rows(files) > 0 for name, files in found.items() if name != stream.name(QUIET))
@@ -24,5 +25,5 @@ def test_each_window_has_the_bytes_of_its_batch_job(cluster, tmp_path, own):
 def test_windows_close_while_the_stream_goes_on(cluster, tmp_path):
     stream = coming(tmp_path, 20, 3, 6)
     stream.put_all()
-    cluster.submit(*stream.words(ONE_STAGE), SOON, "--output", tmp_path / "out")
+    cluster.submit(*stream.words(ONE_STAGE), "--output", tmp_path / "out", *SOON)
     assert outputs(tmp_path / "out") == stream.batch(ONE_STAGE)

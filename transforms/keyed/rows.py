@@ -14,8 +14,7 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.utils.timestamp import Timestamp
 
-from headcount.mechanisms.columns.keys import ITEM, Keys
-from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.columns.keys import ITEM, Keys, taken
 
 Fields = tuple[tuple[str, Any], ...]  # names and Python types
 
@@ -39,9 +38,7 @@ def field_types(keys: Keys, others: Sequence[str]) -> list[tuple[str, Any]]:
     names = [_identifier(name) for name in columns]
     for column, name in zip(columns, names, strict=True):
         if column in others or (*others, *names).count(name) > 1:
-            raise ParameterError(
-                f"the key column {column!r} has the name of another column of the result: rename it before", "item"
-            )
+            raise taken(column, "item")
     kinds = [_python_type(field.type) for field in keys.schema]
     if keys.optional:
         kinds = [kind | None if name in keys.names else kind for name, kind in zip(columns, kinds, strict=True)]
