@@ -162,12 +162,15 @@ def test_a_failed_run_has_no_summary_and_the_next_starts_at_zero():
 
 
 @pytest.mark.slow
-def test_what_a_user_sees(tmp_path):
-    """A whole job on a pseudo-terminal: rows, steps with their parts, what is left; at the end the summary alone remains."""
+@pytest.mark.parametrize(
+    ("more", "step"), [("--shards 4", r"step \d+ of \d+, choose names: \d of 4 parts"), ("", "step 2 of 2, count")]
+)
+def test_what_a_user_sees(tmp_path, more, step):
+    """A job on a pseudo-terminal, on Beam and without: rows, steps, what is left; at the end the summary alone remains."""
     rows = 300_000
     table = {"user": [f"u{k * 7919 % 40_000}" for k in range(rows)], "item": [f"i{k * 31 % 997}" for k in range(rows)]}
     pq.write_table(pa.table(table), tmp_path / "events.parquet", row_group_size=20_000)
-    words = f"histogram --input {tmp_path}/events.parquet --user user --item item --epsilon 1 --delta 1e-6"
+    words = f"histogram --input {tmp_path}/events.parquet --user user --item item --epsilon 1 --delta 1e-6 {more}"
     code = (
         "import sys; from headcount.pipelines import progress; progress._INTERVAL = 0.005\n"
         "from headcount.pipelines.main import main; sys.exit(main(sys.argv[1:]))"
@@ -191,7 +194,7 @@ def test_what_a_user_sees(tmp_path):
     assert status == 0, text
     lines = [line.strip() for line in re.split(r"\r\x1b\[K|\r\n", text)]
     assert any(re.fullmatch(r"reading \d+% of about 300,000 rows, [\d,]+/s, 0:\d\d.*", line) for line in lines)
-    assert any(re.fullmatch(r"step \d+ of \d+, choose names: \d of 4 parts, 0:\d\d.*", line) for line in lines), lines
+    assert any(re.fullmatch(rf"{step}, 0:\d\d.*", line) for line in lines), lines
     assert any(line.endswith(" left") or line.endswith("nearly done") for line in lines)
     assert max(len(line) for line in lines[: lines.index(next(x for x in lines if "rows in" in x))]) < 80
     assert re.search(r"\r\x1b\[K300,000 rows in [\d.]+ s, [\d,]+ rows/s\r\n", text)

@@ -48,7 +48,7 @@ def _job(path: Path, output: Path, *flags: str) -> tuple[dict[str, int], int]:
         "--output",
         output,
     ]
-    words += ["--epsilon", "20", "--delta", "1e-2", *flags]
+    words += ["--epsilon", "20", "--delta", "1e-2", "--shards", "4", *flags]  # a pipeline, though the logs are small
     done = subprocess.run([sys.executable, "-c", MAIN, *map(str, words)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     (counts,) = output.glob("counts-*.csv")
