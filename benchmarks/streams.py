@@ -1,7 +1,7 @@
 """What a stream of rows takes against the batch job on the same rows, and the memory of its workers, window by window.
 
-    deploy/flink/flink.sh --state /tmp/streams start
-    python benchmarks/streams.py --rows 10000000 --windows 100 --state /tmp/streams
+    deploy/flink/flink.sh --state build/streams start
+    python benchmarks/streams.py --rows 10000000 --windows 100 --state build/streams
 
 Both run on the cluster of the state directory, with one worker, and must give the same rows. All windows of the stream lie in
 the past, so that it comes as fast as it is read. Seconds are those between the first frame that was read and the last window

@@ -151,9 +151,16 @@ def with_input_digest(report: bytes, digest: str | None) -> bytes:
 
 
 def publish_at_once(target: Target, report: bytes, files: Sequence[Written], date: str) -> bool:
-    """Publish a window where nobody waits who would; False if it was published before, and so stays as it is."""
+    """Publish a window where nobody waits who would; False if it was published before, and so stays as it is.
+
+    What an attempt left aside before it was stopped goes first: some of its files may have been seen, and other ones in their
+    place would be a second release.
+    """
     if is_published(target):
         output.discard(target)
         return False
-    output.commit(target, files, target.finished(Staged(report, tuple(files)).dated(date), files))
+    if not staged_of(target):
+        stage(target, Staged(report, tuple(files)))
+    first = staged_of(target)[0]
+    output.commit(target, first.files, target.finished(first.dated(date), first.files))
     return True

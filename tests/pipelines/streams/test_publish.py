@@ -66,12 +66,15 @@ class Started:
         args = argparse.Namespace(**given)
         return Publisher(args, "histogram", self.release, PLAN, self.places, self.told.append)
 
+    def made(self, end, count):
+        """What a pipeline makes of a window: its report, and its files, which lie aside."""
+        file = write_file(self.places.of(end), 0, pa.RecordBatch.from_pydict({"item": ["a"], "bounded_count": [count]}))
+        about = self.places.about(About("histogram", "s", {"of": "users", "method": "one-stage", "bound": 3}), end)
+        return make_report(about, PLAN.guarantee), (file,)
+
     def stage(self, end, count):
         """What a pipeline leaves aside for a window."""
-        target = self.places.of(end)
-        file = write_file(target, 0, pa.RecordBatch.from_pydict({"item": ["a"], "bounded_count": [count]}))
-        about = self.places.about(About("histogram", "s", {"of": "users", "method": "one-stage", "bound": 3}), end)
-        folders.stage(target, Staged(make_report(about, PLAN.guarantee), (file,)))
+        folders.stage(self.places.of(end), Staged(*self.made(end, count)))
 
     def files(self):
         """All published files, and whatever lies beside them."""
@@ -221,3 +224,23 @@ def test_killed_at_every_step_it_goes_on(stream, monkeypatch, tmp_path, again):
             break
         steps += 1
     assert steps > 8, "all steps of a window were tried"
+
+
+def test_what_was_seen_of_a_window_stays_where_nobody_waits(tmp_path, monkeypatch):
+    """As `WriteWindows` publishes: killed at every change of a file, and made again with other rows."""
+    for steps in range(100):
+        folder = tmp_path / str(steps)
+        own = Started(folder, "")
+        target = own.places.of(ENDS[0])
+        with monkeypatch.context() as patch, contextlib.suppress(KilledError):
+            left = killed_at(patch, steps)
+            folders.publish_at_once(target, *own.made(ENDS[0], 5.0), "2026-11-19")
+        was_killed = left[0] < 0
+        seen = {name: content for name, content in own.files().items() if ".tmp-" not in name}
+        folders.publish_at_once(target, *own.made(ENDS[0], 6.0), "2026-11-19")
+        found = own.files()
+        assert set(found) == {"2026-11-18/counts-00000-of-00001.csv", "2026-11-18/report.json"}
+        assert all(found[name] == content for name, content in seen.items())
+        if not was_killed:
+            break
+    assert steps > 3
