@@ -6,17 +6,14 @@ and its numbers about so, since they are of noise. Keys are fixed, so that the t
 
 from __future__ import annotations
 
-import hashlib
-import itertools
-import secrets
 import shutil
 
 import pytest
 
-from headcount.mechanisms.randomness import keys
 from headcount.pipelines.command import COMMANDS, load
 from headcount.pipelines.main import main
 from tests.docs.pages import NOT_RUN, PAGES, TOP, Block, blocks, commands, differs, run, words
+from tests.fixed_key import fix_fresh_keys
 
 LEAST = 60  # examples that run
 WITH_EXAMPLES = [page for page in PAGES if any(block.kind != "text" and not block.not_run for block in blocks(page))]
@@ -44,11 +41,7 @@ def reader(data, tmp_path, monkeypatch):
         shutil.copy(file, tmp_path)
     (tmp_path / "deploy").symlink_to(TOP / "deploy")
     shutil.copy(TOP / "deploy" / "yaml" / "providers.yaml", tmp_path)
-    number = itertools.count()
-    monkeypatch.setattr(
-        secrets, "token_hex", lambda size: hashlib.blake2b(b"%d" % next(number), digest_size=size).hexdigest()
-    )
-    monkeypatch.setattr(keys, "_ephemeral", None)  # the key of a process, which another page may have made
+    fix_fresh_keys(monkeypatch)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     return tmp_path
