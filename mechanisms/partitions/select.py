@@ -58,7 +58,7 @@ from headcount.mechanisms.randomness.keys import Release
 def named_in_rounds(
     users: Parts[Shard], rounds: Sequence[Round], release: Release, label: str, item_type: type = str
 ) -> Names:
-    """The items that the rounds name, sorted: what `NamedItems` of the same label gives. `shard` has all users (None: none)."""
+    """The items that the rounds name, sorted: what `NamedItems` of the same label gives."""
     return counts_in_rounds(users, rounds, release, label, item_type).column("item")
 
 
