@@ -14,8 +14,9 @@ There is a function for every command that counts events: `histogram`, `aggregat
 `diff`, which tell what changed between releases. A frame is one of pandas or Polars, an Arrow table, batch or reader, a DuckDB
 relation, whatever else has `__arrow_c_stream__`, a dict of lists, or a list of dicts. Nothing of Beam is imported.
 `headcount.transforms` has the same for Beam pipelines, and `headcount.mechanisms` the parts.
-`run` makes all releases of a report from one file, as the command does, and needs Beam. `WriteWindows` is the sink of streams,
-for pipelines of your own.
+`plan` says what a report in one file costs, `run` makes all releases of it, as the command does, and so on Beam if files are
+large or lie elsewhere, and `ledger` says what is spent of an account. `WriteWindows` is the sink of streams, for pipelines of
+your own.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ if not os.path.isdir(os.path.join(_HERE, "mechanisms")):
 from headcount.mechanisms.lazy import lazy_face  # noqa: E402
 
 if TYPE_CHECKING:  # the same names for type checkers; tests/headcount/test_face.py holds both lists together
+    from headcount.accounts import ledger as ledger
     from headcount.calls import actives as actives
     from headcount.calls import activity as activity
     from headcount.calls import aggregate as aggregate
@@ -53,6 +55,7 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/headcount/test_face
     from headcount.over_time import diff as diff
     from headcount.over_time import series as series
     from headcount.pipelines.streams.sink import WriteWindows as WriteWindows
+    from headcount.reports import plan as plan
     from headcount.reports import run as run
     from headcount.result import Result as Result
     from headcount.studies import forecast as forecast
@@ -61,12 +64,13 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/headcount/test_face
 
 # Where the public names live.
 _ROOMS = {
+    "accounts": "ledger",
     "calls": "actives activity aggregate choose_bound count_release distribution funnel heavy_hitters histogram partitions "
     "plume quantiles retention sampled shape top total",
     "mechanisms.errors": "HeadcountError InputError ParameterError",
     "over_time": "diff series",
     "pipelines.streams.sink": "WriteWindows",
-    "reports": "run",
+    "reports": "plan run",
     "result": "Result",
     "studies": "forecast rehearse",
     "version": "__version__",

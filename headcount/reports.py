@@ -15,6 +15,8 @@ from headcount.result import Shown
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from headcount.functions import Path
+    from headcount.pipelines.commands.report.plan import Costs
     from headcount.pipelines.report_file.run import Made
 
 
@@ -81,7 +83,7 @@ def run(file: str | os.PathLike[str], *, period: str | None = None, beam_flags: 
         beam_flags: flags of Beam for every release, such as ["--runner=FlinkRunner"] (default: none).
 
     The result has each release by its name, with `table`, `report`, `to_pandas()` and the `folder` that it was written to; and
-    `page`, the page over all. It needs Beam, as the command does.
+    `page`, the page over all. Small local files are counted in this process, and others on Beam, as the command does.
     """
     from headcount.keywords import spelled
     from headcount.mechanisms.errors import HeadcountError
@@ -92,3 +94,29 @@ def run(file: str | os.PathLike[str], *, period: str | None = None, beam_flags: 
     except HeadcountError as error:
         raise spelled(error) from None
     return Report({each.job.name: Written(each) for each in made}, page)
+
+
+@suggesting
+def plan(file: Path, *, period: str | None = None) -> Costs:
+    """What a report costs, in each run and in all, and what it will show, before anything is spent.
+
+    Guarantee: it costs nothing, as it reads the file and its ledger alone, and no row.
+
+        headcount.plan("report.yaml").to_pandas()
+
+    Parameters:
+        file: the report, a file of YAML.
+        period: what stands for {period} in it, such as "2026-W46" (default: None, an example).
+
+    The result has `rows`, the epsilon and delta of each release, `table` and `to_pandas()` of them, and `told`, all that the
+    command prints with --json: what each run costs, what all runs cost, and whether that fits into the ledger's limit.
+    """
+    from headcount.keywords import namespace, spelled
+    from headcount.mechanisms.errors import HeadcountError
+    from headcount.pipelines.commands.report import plan as command
+
+    try:
+        args = namespace(command.COMMAND, {"file": file, "period": period})
+        return command.costs(args.file, args.period)
+    except HeadcountError as error:
+        raise spelled(error) from None

@@ -89,13 +89,18 @@ def totalled(dataset: Dataset, entries: Sequence[Entry], earlier: bool = True) -
 
 
 def totalled_json(dataset: Dataset, entries: Sequence[Entry]) -> str:
-    """What is spent and left, for a program: the current month or year first, and `ever` of all time."""
+    """What is spent and left, for a program."""
+    return json.dumps(totals(dataset, entries), indent=2, allow_nan=False)
+
+
+def totals(dataset: Dataset, entries: Sequence[Entry]) -> dict[str, Any]:
+    """What is spent and left, as plain values: the current month or year first, and `ever` of all time."""
     current = dataset.span(now())
     spent = spending.spent(entries, current)
     room = spending.Room(dataset, spent)
     earlier = sorted({entry.span for entry in entries} - {current}) if dataset.per else []
     here = _numbers(room.total, dataset, current or None)
-    told = {
+    return {
         "dataset": dataset.name,
         "limit": {"epsilon": dataset.limit_epsilon, "delta": dataset.limit_delta, "per": dataset.per},
         "unit": dataset.unit,
@@ -107,7 +112,6 @@ def totalled_json(dataset: Dataset, entries: Sequence[Entry]) -> str:
         "ever": _numbers(_total(dataset, entries), dataset, None) if dataset.per else here,
         "only_reserved": sum(entry.state in OPEN for entry in entries),
     }
-    return json.dumps(told, indent=2, allow_nan=False)
 
 
 def _total(dataset: Dataset, entries: Sequence[Entry], span: str | None = None) -> spending.Total:

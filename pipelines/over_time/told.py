@@ -26,6 +26,10 @@ from headcount.pipelines.terminal import name as worded
 CSV, ROWS, PAGE = "changes.csv", "rows.csv", "changes.html"
 _SHOWN = 20  # changes that a terminal lists
 _DRAWN = 10  # rows whose lines a notebook has
+# Where the changes are that are not listed: for who reads a terminal, a page, or what a call gave.
+_IN_TERMINAL = "give --output, which writes all, or --json"
+_IN_PAGE = f"{CSV} beside this page has all"
+_IN_PYTHON = "`real` has all, and `save(folder)` writes them"
 # Columns of a change, or of a row, that a column of a key may have the name of.
 _OWN = (
     "number from to before before_low before_high after after_low after_high change change_low change_high verdict "
@@ -82,15 +86,15 @@ class Changes:
                         named = {**self._named(key), "number": panel.number.name, "release": side.name}
                         yield named | {"value": value, "low": _known(low), "high": _known(high)}
 
-    def text(self) -> str:
-        """What a terminal shows."""
+    def text(self, more: str = _IN_TERMINAL) -> str:
+        """What a terminal shows; `more` says where changes are that it does not list."""
         lines = [self.heading(), self.verdict(), ""]
         shown = self.shown(_SHOWN)
         if shown:
             heads, *cells = self.cells(shown)
             texts = heads.index("before")
             lines += [*aligned([heads, *cells], [at < texts or head == "" for at, head in enumerate(heads)]), ""]
-        return "\n".join([*lines, *self.words(len(shown))])
+        return "\n".join([*lines, *self.words(len(shown), more)])
 
     def heading(self) -> str:
         """What is put side by side."""
@@ -106,13 +110,13 @@ class Changes:
         sure = f"the chance of any false alarm among all of them is at most {rate}"
         return f"{called}, of {tested:,} that were tested; {sure}"
 
-    def words(self, shown: int) -> list[str]:
+    def words(self, shown: int, more: str) -> list[str]:
         """What else is to be said, a sentence each."""
         kinds = {kind: sum(each.verdict == kind for each in self.changes) for kind in (NOISE, HIDDEN, UNTESTED)}
         lines = []
         left = len(self.real_changes) - shown
         if left > 0:
-            lines.append(f"{_some(left, 'more real change')}: see --output or --json")
+            lines.append(f"{_some(left, 'more real change')}: {more}")
         if kinds[NOISE]:
             lines.append(
                 f"{_some(kinds[NOISE], 'change')} within the noise: there may be none, or one too small to see"
@@ -178,7 +182,7 @@ class Changes:
             "releases": releases,
             "false_alarms": self.found.false_alarms,
             "tested": self.found.tested,
-            "notes": [self.verdict(), *self.words(len(self.real_changes))],
+            "notes": [self.verdict(), *self.words(len(self.real_changes), "")],
             "changes": self.rows,
             "rows": [*self.side_by_side()],
         }
@@ -186,11 +190,11 @@ class Changes:
 
     def html(self) -> bytes:
         """All of it as a page."""
-        return changes_page(self.found, self.real_changes, self._worded(LISTED))
+        return changes_page(self.found, self.real_changes, self._worded(LISTED, _IN_PAGE))
 
-    def _worded(self, most: int) -> Worded:
+    def _worded(self, most: int, more: str) -> Worded:
         listed = self.shown(most)
-        return Worded(self.verdict(), self.cells(listed), self.heads(), self.words_of, self.words(len(listed)))
+        return Worded(self.verdict(), self.cells(listed), self.heads(), self.words_of, self.words(len(listed), more))
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> list[str]:
         """Write changes.csv, rows.csv and changes.html into a folder; the paths of what was written."""
@@ -198,10 +202,10 @@ class Changes:
         return write_files(os.fspath(folder), overwrite, contents)
 
     def __repr__(self) -> str:
-        return self.text()
+        return self.text(_IN_PYTHON)
 
     def _repr_html_(self) -> str:
-        return changes_fragment(self.found, self.real_changes, self._worded(_SHOWN), _DRAWN)
+        return changes_fragment(self.found, self.real_changes, self._worded(_SHOWN, _IN_PYTHON), _DRAWN)
 
     @property
     def _keys(self) -> tuple[str, ...]:

@@ -27,13 +27,13 @@ MOST_EVENTS = 1_200_000
 
 #: What is forecast, by the names of the columns: of items, of keys partly public, and of each level of a key in levels.
 MEANINGS = {
-    "items": "items shown; nodes of the level that have a name",
+    "items": "how many items are shown; of a key in levels, how many of each level, such as countries and cities",
     "median_error": "half of the items shown have a count that is this close to the true one, as a share of it, or closer",
     "error_90": "the same for nine tenths of them",
     "held": "the share of the items shown whose interval, low to high, holds the true number",
     "covered": "the share of all events that are of items shown",
     "half_width": "half of the intervals, low to high, reach this far to either side, or less",
-    "other": "the share of what a level counts that is other: in no node of that level with a name",
+    "other": "the share of what a level counts that is in none of its rows with a name, and is summed up as other",
     "users_needed": "about how many users an item needs to be shown",
 }
 

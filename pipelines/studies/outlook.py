@@ -49,7 +49,7 @@ _NOTES = {
     "held": "intervals hold: the share of the items shown whose interval, low to high, holds the true number",
     "half_width": "half width: half of the intervals, low to high, reach this far to either side, or less",
     "covered": "events shown: the share of all events that are of items shown",
-    "other": "other: the share of what a level counts that is in no node of that level with a name",
+    "other": "other: the share of what a level counts that is in none of its rows with a name",
     "users_needed": "users needed: about how many users an item needs to be shown",
 }
 

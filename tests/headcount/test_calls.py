@@ -45,6 +45,8 @@ def test_there_is_a_job_for_every_function():
     assert names == {name for name in headcount.__all__ if name.islower()} - {
         "rehearse",
         "forecast",
+        "ledger",
+        "plan",
         "run",
         "series",
         "diff",

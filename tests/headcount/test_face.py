@@ -17,9 +17,13 @@ from headcount.pipelines.parser import make_parser
 from tests.face_names import typed_names
 
 STUDIES = {"rehearse", "forecast"}  # which promise nothing, and take data under a name that says so, or none
-OVER_TIME = {"series": ["releases"], "diff": ["before", "after"]}  # which take what is released, by its place
-REPORTS = {"run"}  # of a file that says the rest
-FUNCTIONS = [name for name in headcount.__all__ if name.islower() and name not in STUDIES | REPORTS | {*OVER_TIME}]
+PLACED = {
+    "series": ["releases"],
+    "diff": ["before", "after"],
+    "plan": ["file"],
+}  # which take what is there, by its place
+PARTS = {"run", "ledger"}  # of a file that says the rest, and one part of a command
+FUNCTIONS = [name for name in headcount.__all__ if name.islower() and name not in STUDIES | PARTS | {*PLACED}]
 
 
 def test_every_command_on_events_is_a_function():
@@ -27,7 +31,7 @@ def test_every_command_on_events_is_a_function():
     assert {name.replace("-", "_") for name in jobs} == set(FUNCTIONS)
 
 
-@pytest.mark.parametrize("name", sorted([*FUNCTIONS, *STUDIES, *OVER_TIME]))
+@pytest.mark.parametrize("name", sorted([*FUNCTIONS, *STUDIES, *PLACED]))
 def test_the_signature_is_that_of_the_flags(name):
     parameters = dict(inspect.signature(getattr(headcount, name)).parameters)
     if name in FUNCTIONS:
@@ -40,13 +44,13 @@ def test_the_signature_is_that_of_the_flags(name):
     }
     assert set(parameters) == set(flags)
     for parameter in parameters.values():
-        assert (parameter.kind is not inspect.Parameter.KEYWORD_ONLY) == (parameter.name in OVER_TIME.get(name, []))
+        assert (parameter.kind is not inspect.Parameter.KEYWORD_ONLY) == (parameter.name in PLACED.get(name, []))
         if parameter.default is not inspect.Parameter.empty:  # else it is needed, and a flag cannot be
             default = flags[parameter.name]
             assert (parameter.default, type(parameter.default)) == (default, type(default)), parameter.name
 
 
-@pytest.mark.parametrize("name", sorted([*FUNCTIONS, *STUDIES, *OVER_TIME]))
+@pytest.mark.parametrize("name", sorted([*FUNCTIONS, *STUDIES, *PLACED]))
 def test_the_help_has_every_parameter_and_an_example(name):
     function = getattr(headcount, name)
     text = inspect.getdoc(function) or ""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from headcount.mechanisms.accounting.budget import Budget, digits_up
 from headcount.mechanisms.errors import ParameterError
@@ -30,18 +33,58 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def plan(args: argparse.Namespace) -> None:
-    """Say what the report costs and will show."""
+@dataclasses.dataclass(frozen=True)
+class Costs:
+    """What a report costs and will show. It is made of the file and its ledger alone: no row is read, and nothing is spent.
+
+    Printed, it is what the terminal shows.
+    """
+
+    made: ReportPlan
+    dataset: Dataset | None
+    missing: str | None  # why the ledger does not tell
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """All of it as plain values, as `--json` prints it."""
+        return _told(self.made, self.dataset)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The budget of each release."""
+        names = ("name", "command", "weight", "epsilon", "delta")
+        return [{name: each[name] for name in names} for each in self.told["releases"]]
+
+    @property
+    def table(self) -> pa.Table:
+        """The same as an Arrow table."""
+        return pa.Table.from_pylist(self.rows)
+
+    def to_pandas(self) -> Any:
+        """The same as a pandas frame; it needs pandas."""
+        return self.table.to_pandas()
+
+    def __repr__(self) -> str:
+        return _words(self.made, self.dataset, self.missing)
+
+
+def costs(file: str, period: str | None) -> Costs:
+    """What the report in a file costs."""
     from headcount.pipelines.report_file.file import read_file
     from headcount.pipelines.report_file.promised import dataset_of, make_plan
 
-    report = read_file(args.file)
+    report = read_file(file)
     try:
         dataset, missing = dataset_of(report), None
     except ParameterError as error:  # which may be made after the plan
         dataset, missing = None, str(error)
-    made = make_plan(report, args.period, dataset, less=True)
-    say(_json(made, dataset) if args.json else _words(made, dataset, missing))
+    return Costs(make_plan(report, period, dataset, less=True), dataset, missing)
+
+
+def plan(args: argparse.Namespace) -> None:
+    """Say what the report costs and will show."""
+    found = costs(args.file, args.period)
+    say(json.dumps(found.told, indent=2, allow_nan=False) if args.json else repr(found))
 
 
 def _words(made: ReportPlan, dataset: Dataset | None, missing: str | None) -> str:
@@ -121,11 +164,11 @@ def _number(number: int, what: str) -> str:
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
-def _json(made: ReportPlan, dataset: Dataset | None) -> str:
+def _told(made: ReportPlan, dataset: Dataset | None) -> dict[str, Any]:
     from headcount.pipelines.report_file.promised import promise_dict, room_of
 
     run, year = made.costs()
-    told: dict[str, Any] = {
+    return {
         "report": made.report.path,
         "plan_sha256": made.sha256,
         "promise": promise_dict(made.report),
@@ -153,7 +196,6 @@ def _json(made: ReportPlan, dataset: Dataset | None) -> str:
         },
         "fits": None if dataset is None else room_of(made, dataset),
     }
-    return json.dumps(told, indent=2, allow_nan=False)
 
 
 COMMAND = Tool(

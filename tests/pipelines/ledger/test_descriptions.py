@@ -51,3 +51,23 @@ def test_a_total_for_a_program(run, url):
     assert told["spent"] | {"span": None} == told["ever"] and told["earlier"] == []
     assert told["spent"]["added_up"] == {"epsilon": 1.0, "delta": 0.0} and 0.99 <= told["spent"]["epsilon"] <= 1
     assert told["left"] == {"epsilon": pytest.approx(1.5, rel=1e-3), "delta": 0.0} and told["more_like_the_last"] == 1
+
+
+def test_an_account_in_python_is_what_the_command_tells(run, url):
+    open_ledger(url).create(make_dataset("visits", "user", "add-remove", 2.5, 1e-6, None))
+    assert headcount.ledger("visits", ledger=url).table.num_rows == 0, "a new one has columns, too"
+    given = {"user": "user", "item": "item", "domain": ["a"], "method": "one-stage", "bound": 1, "epsilon": 1.0}
+    headcount.histogram({"user": ["u"], "item": ["a"]}, **given, ledger=url, dataset="visits", period="2026-W46")
+    found = headcount.ledger("visits", ledger=url)
+    assert repr(found) == run("ledger", "total", "visits", "--ledger", url)[1].rstrip("\n")
+    assert found.told == json.loads(run("ledger", "total", "visits", "--json", "--ledger", url)[1])
+    ((row,), (exported,)) = (
+        found.table.to_pylist(),
+        map(json.loads, run("ledger", "export", "--ledger", url)[1].splitlines()),
+    )
+    assert row["epsilon"] == 1.0 and row["period"] == "2026-W46" and row["state"] == "committed"
+    assert {name: row[name] for name in ("release_id", "command", "label", "output")}.items() <= exported.items()
+    with pytest.raises(headcount.ParameterError, match="other"):
+        headcount.ledger("other", ledger=url)
+    with pytest.raises(headcount.ParameterError, match="^ledger must be a URL such as"):
+        headcount.ledger("visits", ledger="ledger.db")

@@ -86,6 +86,16 @@ def test_it_is_told_in_words_lines_and_numbers(twelve, tmp_path):
         twelve.save(tmp_path / "out")
 
 
+def test_where_the_others_are_is_said_in_the_words_of_its_reader(key):
+    """The noise has a standard deviation of some 6 users, so that a change of 700 is missed with a chance far below 1e-6."""
+    pages = {f"p{k}": 1000 for k in range(25)}
+    weeks = [weekly(key, visits(week, **sizes), 35 + week, domain=PAGES) for week, sizes in enumerate(({}, pages))]
+    found = headcount.diff(*weeks)
+    assert "5 more real changes: give --output, which writes all, or --json" in found.text()
+    assert "5 more real changes: `real` has all, and `save(folder)` writes them" in repr(found)
+    assert "--output" not in repr(found) + found._repr_html_() + found.html().decode()
+
+
 def test_a_row_that_is_not_shown_is_no_zero(key):
     """A page of 3 users is never named; with 300 it always is, but for a chance below 1e-6."""
     found = headcount.diff(weekly(key, visits(1, p7=3), 1), weekly(key, visits(2), 2))

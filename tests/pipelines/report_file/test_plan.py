@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+import headcount
 from headcount.pipelines.ledger import spending
 from headcount.pipelines.ledger.account import open_ledger
 from headcount.pipelines.ledger.records import COMMITTED, make_dataset
@@ -63,6 +64,16 @@ def test_a_plan_is_what_the_ledger_adds_up(run, path, ledger):
     assert year.total.epsilon == pytest.approx(told["all_runs"]["epsilon"], rel=1e-9) and not year.fits(*costs)
     assert plan.sha256 == told["plan_sha256"]
     assert all(each["intervals"] < 1 for each in told["left_out"].values())
+
+
+def test_a_plan_in_python_is_what_the_command_tells(run, path, ledger):
+    found = headcount.plan(path, period="2026-W46")
+    assert repr(found) == run("plan", path, "--period", "2026-W46")[1].rstrip("\n")
+    assert found.told == json.loads(run("plan", path, "--json", "--period", "2026-W46")[1])
+    assert found.table.column_names == ["name", "command", "weight", "epsilon", "delta"]
+    assert found.table["name"].to_pylist() == ["often", "way"]
+    with pytest.raises(headcount.HeadcountError, match="no such file"):
+        headcount.plan(path.parent / "other.yaml")
 
 
 def test_many_releases_have_gaussian_noise_unless_it_is_given(path):
