@@ -37,6 +37,7 @@ from headcount.pipelines.storage.stores import is_local
 from headcount.pipelines.streams import folders
 from headcount.pipelines.streams.arriving import Arriving, ReadArriving
 from headcount.pipelines.streams.folders import Folders
+from headcount.pipelines.streams.guard import taken_along
 from headcount.pipelines.streams.looks import Looks
 from headcount.pipelines.streams.publish import Publisher
 from headcount.pipelines.streams.sink import SumsOfInput, WindowParts
@@ -103,7 +104,8 @@ def run_stream(
             )
             return
         try:
-            _wait(result, publisher)
+            with taken_along():
+                _wait(result, publisher)
         except BaseException as error:
             signals.ignore()
             with suppress(Exception):  # a runner that ends by the same signal is no longer there to be told
