@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOptions, StandardOptions
 from apache_beam.runners.runner import PipelineState
 
 from headcount.mechanisms.errors import InputError, ParameterError
@@ -121,9 +121,16 @@ def run_stream(
 
 
 def _engine(flags: Sequence[str]) -> OnBeam:
-    """The runner by Beam's flags, of which a stream on Flink needs one more."""
+    """The runner by Beam's flags, of which a stream on Flink needs more; those that are given win.
+
+    Flink's runner makes a table of state for each look at files and drops none (apache/beam#27648). A table has a part for each
+    worker that there may ever be: by default 128, 72 kB in all.
+    """
     engine = OnBeam(flags)
-    return OnBeam([_ON_FLINK, *flags]) if "flink" in str(engine.runner).lower() else engine
+    if "flink" not in str(engine.runner).lower():
+        return engine
+    workers = engine.options.view_as(FlinkRunnerOptions).parallelism
+    return OnBeam([_ON_FLINK, *([f"--max_parallelism={workers}"] if workers > 0 else []), *flags])
 
 
 def _look(

@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+from apache_beam.options.pipeline_options import FlinkRunnerOptions
 from apache_beam.runners.runner import PipelineState
 
 from headcount.pipelines.streams import run
@@ -66,8 +67,16 @@ def test_a_job_that_ends_before_its_windows_is_an_error(state, told):
         run._wait(Job(state), Windows(3, 1))
 
 
-@pytest.mark.parametrize("runner, number", [("FlinkRunner", 1), ("PrismRunner", 0), ("DataflowRunner", 0)])
-def test_on_flink_no_output_waits_behind_a_checkpoint(runner, number):
+@pytest.mark.parametrize("runner", ["FlinkRunner", "PrismRunner", "DataflowRunner"])
+def test_on_flink_no_output_waits_behind_a_checkpoint_and_state_stays_small(runner):
     """A stage would hold it back, and let the clock go on before it: then it is dropped as late."""
-    engine = run._engine(["--runner", runner, "--project=p", "--region=r"])
-    assert engine.options._flags.count("--finish_bundle_before_checkpointing") == number
+    told = run._engine(["--runner", runner, "--parallelism=2"]).options._flags
+    assert ("--finish_bundle_before_checkpointing" in told) == (runner == "FlinkRunner")
+    assert ("--max_parallelism=2" in told) == (runner == "FlinkRunner")
+
+
+def test_a_given_flag_of_flink_wins():
+    given = run._engine(["--runner", "FlinkRunner", "--parallelism=2", "--max_parallelism=64"]).options
+    assert given.view_as(FlinkRunnerOptions).max_parallelism == 64
+    unknown = run._engine(["--runner", "FlinkRunner"]).options
+    assert unknown.view_as(FlinkRunnerOptions).max_parallelism == -1
