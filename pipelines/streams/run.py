@@ -124,7 +124,7 @@ def _engine(flags: Sequence[str]) -> OnBeam:
     """The runner by Beam's flags, of which a stream on Flink needs more; those that are given win.
 
     Flink's runner makes a table of state for each look at files and drops none (apache/beam#27648). A table has a part for each
-    worker that there may ever be: by default 128, 72 kB in all.
+    worker that there may ever be: by default 128, 83 kB in all.
     """
     engine = OnBeam(flags)
     if "flink" not in str(engine.runner).lower():

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.runners.arriving import QUIET, coming, outputs, past
-from tests.runners.harness import rows
+from tests.runners.harness import UNFINISHED, rows, wait
 
 ONE_STAGE = "histogram --item item --method one-stage --bound 3 --epsilon 1 --delta 1e-6"
 # A window closes about one bundle later for each step: by default a second. The flag is that of the job server.
@@ -28,5 +28,6 @@ def test_windows_close_while_the_stream_goes_on_and_no_checkpoint_takes_a_row(cl
     stream.put_all()
     cluster.submit(*stream.words(ONE_STAGE), "--output", tmp_path / "out", *SOON, "--checkpointing_interval=500")
     assert outputs(tmp_path / "out") == stream.batch(ONE_STAGE)
-    last = max(cluster.jobs("CANCELED"), key=lambda job: job["start-time"])
+    wait(lambda: not cluster.jobs(*UNFINISHED))
+    last = max(cluster.rest("/jobs/overview")["jobs"], key=lambda job: job["start-time"])
     assert {stage["parallelism"] for stage in cluster.rest(f"/jobs/{last['jid']}")["vertices"]} == {2}
