@@ -5,8 +5,8 @@
 
 Both run on the cluster of the state directory, with one worker, and must give the same rows. All windows of the stream lie in
 the past, so that it comes as fast as it is read. Seconds are those between the first frame that was read and the last window
-that was written. Memory is that of a stream whose windows take a second each, by the clock: of the Python worker when it wrote
-the first and the last tenth of the windows, and of the task managers then.
+that was written. Memory is that of a stream whose windows take a second each, by the clock, after each fifth of them: what the
+Python worker has, and what is alive in the heap of the task managers after a full collection (`jcmd`, which comes with Java).
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from headcount.transforms import Budget, Contributions, Histogram, KeyFile, Rele
 ROOT = Path(__file__).resolve().parents[1]
 START, SIZE, SHARDS = 1_790_000_000, 10, 8
 _AHEAD = 25  # seconds until a job has begun
+_PARTS = 5  # of a stream, after each of which its memory is looked at
 BUDGET = Budget(1, 1e-8)
 SCHEMA = pa.schema({"user": pa.int64(), "item": pa.string()})
 JOBS = {"histogram, one stage": {"method": "one-stage", "bound": 10}, "histogram": {}}
@@ -93,11 +94,23 @@ def run(args: argparse.Namespace, flags: list[str]) -> None:
         rows | "Count" >> histogram | beam.ParDo(_Note(args.notes))
 
 
+def _alive(manager: int) -> float:
+    """MB that are alive in the heap of a Java process: a full collection comes before they are counted."""
+    listed = subprocess.run(["jcmd", str(manager), "GC.class_histogram"], capture_output=True, text=True, check=True)
+    return int(listed.stdout.splitlines()[-1].split()[2]) / 2**20
+
+
+def _lines(folder: str) -> list[list[Any]]:
+    """What workers noted: (seconds, end of the window or 0, MB, digest), in the order of time."""
+    every = [line for path in Path(folder).iterdir() for line in path.read_text().splitlines(keepends=True)]
+    return sorted(json.loads(line) for line in every if line.endswith("\n"))
+
+
 def measured(
     args: argparse.Namespace, key: str, job: str, mode: str
-) -> tuple[float, dict[int, int], list[int], list[int]]:
-    """Seconds, a digest of each window, MB of the worker by window, and of the task managers by second, of a job in a process
-    of its own."""
+) -> tuple[float, dict[int, int], list[tuple[int, int, float]]]:
+    """Of a job in a process of its own: seconds, a digest of each window, and (windows, MB of the worker, MB alive in the task
+    managers)."""
     sys.path.append(str(ROOT / "deploy" / "flink"))
     import cluster
 
@@ -106,25 +119,21 @@ def measured(
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, __file__, "--mode", mode, "--job", job, "--notes", folder, "--rows", str(args.rows)]
         command += ["--windows", str(args.windows), "--key-file", key, *map(_with_path, flags)]
-        command += ["--max_bundle_time_mills=50"] if mode != "batch" else []
+        command += (
+            ["--max_bundle_time_mills=50", f"--max_parallelism={args.max_parallelism}"] if mode != "batch" else []
+        )
         managers = [each["pid"] for name, each in state["processes"].items() if name.startswith("task-manager")]
-        seconds = []
+        memory: list[tuple[int, int, float]] = []
         with subprocess.Popen(command, stderr=subprocess.DEVNULL) as client:
             while client.poll() is None:
-                seconds.append((time.time(), sum(map(_resident, managers))))
-                time.sleep(1)
+                written = [line for line in _lines(folder) if line[1]]
+                if mode == "paced" and len(written) >= (len(memory) + 1) * args.windows // _PARTS:
+                    memory.append((len(written), written[-1][2], sum(map(_alive, managers))))
+                time.sleep(0.2)
         assert client.returncode == 0, "the job failed"
-        lines = sorted(json.loads(line) for path in Path(folder).iterdir() for line in path.read_text().splitlines())
+        lines = _lines(folder)
     written = [line for line in lines if line[1]]
-    digests, memory = {line[1]: line[3] for line in written}, [line[2] for line in written]
-    of_managers = [mb for at, mb in seconds if written[0][0] <= at <= written[-1][0]]
-    return written[-1][0] - lines[0][0], digests, memory, of_managers
-
-
-def _ends(memory: list[int]) -> str:
-    """The most in the first and in the last tenth of a stream."""
-    tenth = max(1, len(memory) // 10)
-    return f"{max(memory[:tenth])} to {max(memory[-tenth:])} MB"
+    return written[-1][0] - lines[0][0], {line[1]: line[3] for line in written}, memory
 
 
 def _with_path(flag: str) -> str:
@@ -143,6 +152,7 @@ def main() -> None:
     parser.add_argument("--windows", type=int, default=100)
     parser.add_argument("--state", help="the state directory of deploy/flink/flink.sh")
     parser.add_argument("--job", choices=JOBS)
+    parser.add_argument("--max-parallelism", type=int, default=1, help="of Flink, by which the state of a source grows")
     for name in ("--mode", "--notes", "--key-file"):
         parser.add_argument(name, help=argparse.SUPPRESS)
     args, flags = parser.parse_known_args()
@@ -155,21 +165,15 @@ def main() -> None:
         key = f"{folder}/key"
         write_key_file(key)
         runs = {job: [measured(args, key, job, mode) for mode in ("batch", "stream", "paced")] for job in chosen}
-    for job, ((batch, expected, *_), (stream, found, *_), (*_, worker, managers)) in runs.items():
+    for job, ((batch, expected, _), (stream, found, _), (*_, memory)) in runs.items():
         assert found == expected, "a stream must give the rows of the batch job"
-        memory = {"worker": _ends(worker), "task managers": _ends(managers)}
-        print(
-            f"{job}: {batch:.1f} s in batch, {stream:.1f} s as a stream, ratio {stream / batch:.2f}; {memory}",
-            flush=True,
-        )
-        row = {
-            "job": job,
-            "rows": args.rows,
-            "windows": args.windows,
-            "batch": f"{batch:.1f}",
-            "stream": f"{stream:.1f}",
-        }
-        table.append({name: str(value) for name, value in (row | memory).items()})
+        print(f"{job}: {batch:.1f} s in batch, {stream:.1f} s as a stream, ratio {stream / batch:.2f}", flush=True)
+        for windows, worker, heap in memory:
+            print(f"after {windows} windows: worker {worker} MB, alive in the heap {heap:.1f} MB", flush=True)
+        row = {"job": job, "rows": args.rows, "batch": f"{batch:.1f}", "stream": f"{stream:.1f}"}
+        for windows, worker, heap in memory:
+            told = {"windows": windows, "worker MB": worker, "heap MB": f"{heap:.1f}"}
+            table.append({name: str(value) for name, value in (row | told).items()})
     write_csv(table, OUT / "streams.csv")
 
 

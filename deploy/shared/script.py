@@ -119,9 +119,15 @@ def beam_flags(runner: str, endpoint: str, name: str, log: str | None, kept: int
     ]
 
 
+def with_flags(words: Sequence[str], flags: Sequence[str]) -> list[str]:
+    """A headcount command line with more flags behind the command, which may be of two words, and before its own, which win."""
+    first = next((place for place, word in enumerate(words) if word.startswith("-")), len(words))
+    return [*words[:first], *flags, *words[first:]]
+
+
 def run_client(words: Sequence[str], flags: Sequence[str]) -> int:
     """The exit status of a headcount command with Beam's flags; the signals that end this process are handed on to it."""
-    command = [sys.executable, "-m", "headcount.pipelines.main", words[0], *flags, *words[1:]]
+    command = [sys.executable, "-m", "headcount.pipelines.main", *with_flags(words, flags)]
     clients: list[subprocess.Popen[bytes]] = []
     early: list[int] = []  # signals that came before there was a client
 

@@ -127,3 +127,26 @@ def test_a_call_says_that_it_waits_for_another(tmp_path, engine):
         threading.Timer(3, fcntl.flock, (lock, fcntl.LOCK_UN)).start()
         out, err = call.communicate(timeout=60)
     assert (out, err) == (f"waiting for another call of {engine}.sh that uses {tmp_path}\nnot running\n", "")
+
+
+def test_submit_takes_commands_of_two_words(tmp_path):
+    """Beam's flags stand behind both: `stream` has none of its own."""
+    words = [
+        "stream",
+        "total",
+        "--time",
+        "at",
+        "--every",
+        "day",
+        "--from",
+        "2026-11-18",
+        "--windows",
+        "2",
+        "--wait",
+        "1h",
+    ]
+    called = script(
+        "--state", tmp_path, "submit", "--job-endpoint", "localhost:1", *words, "--epsilon", "1", "--explain"
+    )
+    said, told = called.communicate(timeout=120)
+    assert called.returncode == 0 and "each of the 2 windows is a release of its own" in said, told

@@ -161,7 +161,7 @@ def test_windows_on_flink_are_batch_jobs_and_close_in_a_stream_without_end(clust
 def test_a_lost_task_manager_in_the_middle_of_a_stream_changes_no_byte(cluster, data, tmp_path):
     """What comes again after the last checkpoint has the same bytes: a sink that keeps the first loses nothing."""
     checkpoints = tmp_path / "checkpoints"
-    more = ["--checkpointing_interval=1000", "--state_backend=filesystem"]
+    more = ["--checkpointing_interval=1000", "--finish_bundle_before_checkpointing", "--state_backend=filesystem"]
     more += [f"--state_backend_storage_path=file://{checkpoints}"]
     jobs = ["one stage", "histogram"]
     with on_flink(cluster, data, tmp_path, jobs, *more) as start:
