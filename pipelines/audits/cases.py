@@ -57,32 +57,47 @@ _MANY, _FEW = range(1, 31), range(1, 6)  # pages
 _ALL_DAYS = pa.concat_tables([rows(30, day=day) for day in (0, 1, 2)])
 
 CASES: dict[str, Case] = {
-    "users in all": Neighbours(f"total --user user --of users {_PURE}", _NOBODY, user(1), Watched("bounded_count")),
+    "users in all": Neighbours(
+        f"total --user user --of users {_PURE}", _NOBODY, user(1), Watched("bounded_count"), runs=1200
+    ),
     "users of a public list": Neighbours(
-        f"histogram {_KEY} --method one-stage --domain page=1..2 --bound 1 {_PURE}", _NOBODY, user(1), _ONE
+        f"histogram {_KEY} --method one-stage --domain page=1..2 --bound 1 {_PURE}", _NOBODY, user(1), _ONE, runs=2000
     ),
     "events of a public list": Neighbours(
         f"histogram {_KEY} --of events --method one-stage --domain page=1..2 --bound 3 {_PURE}",
         _NOBODY,
         user(*[1] * 40),
         _ONE,
+        runs=1500,
     ),
     "rows of one user": Neighbours(
-        f"histogram {_KEY} --method one-stage --domain page=1..2 --bound 1 {_PURE}", _NOBODY, user(*[1] * 9), _ONE
+        f"histogram {_KEY} --method one-stage --domain page=1..2 --bound 1 {_PURE}",
+        _NOBODY,
+        user(*[1] * 9),
+        _ONE,
+        runs=2000,
     ),
     "users of a public list, Gaussian": Neighbours(
         f"histogram {_KEY} --method one-stage --domain page=1..2 --bound 1 --noise gaussian {_LARGE}",
         _NOBODY,
         user(1),
         _ONE,
-        runs=3000,
+        runs=6000,
     ),
     "users of a public list, by default": Neighbours(
-        f"histogram {_KEY} --domain page=1..2 {_PURE}", _NOBODY, user(1), _ONE, runs=2000
+        f"histogram {_KEY} --domain page=1..2 {_PURE}", _NOBODY, user(1), _ONE, runs=3000
     ),
-    "users of pages that are named": Neighbours(f"histogram {_KEY} {_LARGE}", rows(12), user(1), _ONE, runs=1500),
+    "users of pages that are named": Neighbours(
+        f"histogram {_KEY} {_LARGE}",
+        rows(12),
+        user(1),
+        _ONE,
+        most=0.95,
+        why="choices and a total that are not shown have a share",
+        runs=3000,
+    ),
     "users of pages above a threshold": Neighbours(
-        f"histogram {_KEY} --method one-stage --noise laplace --bound 1 {_LARGE}", rows(12), user(1), _ONE
+        f"histogram {_KEY} --method one-stage --noise laplace --bound 1 {_LARGE}", rows(12), user(1), _ONE, runs=1200
     ),
     "a page of one user alone": Neighbours(
         f"histogram {_KEY} --method one-stage --noise laplace --bound 1 --epsilon 1 --delta 0.27",
@@ -110,14 +125,14 @@ CASES: dict[str, Case] = {
         most=0.0,
         why="there for a bug; who is alone is in the total only, whose noise is large",
     ),
-    "names of pages": Neighbours(f"partitions {_KEY} {_LARGE}", rows(2), user(1), Watched(), by="epsilon", runs=2000),
+    "names of pages": Neighbours(f"partitions {_KEY} {_LARGE}", rows(2), user(1), Watched(), by="epsilon", runs=3000),
     "names of pages, one each": Neighbours(
         f"partitions {_KEY} --strategy truncated-geometric --max-items 1 {_LARGE}",
         rows(2),
         user(1),
         Watched(),
         by="epsilon",
-        runs=2000,
+        runs=3000,
     ),
     "names of pages by a curve, one each": Neighbours(
         f"partitions {_KEY} --strategy law --max-items 1 --rounds 1 {_LARGE}",
@@ -125,7 +140,7 @@ CASES: dict[str, Case] = {
         user(1),
         Watched(),
         by="epsilon",
-        runs=2500,
+        runs=3000,
     ),
     "many pages near the last state": Neighbours(
         f"partitions {_KEY} --strategy law --max-items 30 --rounds 1 {_LARGE}",
@@ -162,7 +177,7 @@ CASES: dict[str, Case] = {
         Watched("users", {"item": 1}),
         most=0.65,
         why="a total that is not shown has a share, and scales what is shown",
-        runs=2000,
+        runs=1500,
     ),
     "a sum": Neighbours(
         f"aggregate {_KEY} --sum spent:0:10 --domain page=1..2 --max-items 1 --max-per-item 1 {_LARGE}",
@@ -171,30 +186,33 @@ CASES: dict[str, Case] = {
         Watched("sum_spent", {"item": 1}),
         most=0.5,
         why="a total that is not shown has a share, and scales what is shown",
-        runs=2000,
+        runs=1500,
     ),
     "a funnel": Neighbours(
         f"funnel --user user --time day --step page=1 --step page=2 {_PURE}",
         _NOBODY,
         user(1, 2, days=(0, 1)),
         Watched("count", {"step": 2}),
+        runs=1200,
     ),
-    "how often": Neighbours(f"activity --user user {_PURE}", _NOBODY, user(1), Watched("count", {"least": 1})),
+    "how often": Neighbours(
+        f"activity --user user {_PURE}", _NOBODY, user(1), Watched("count", {"least": 1}), runs=1200
+    ),
     "who is active": Neighbours(
         f"actives --user user {_DAYS} {_LARGE}",
         _ALL_DAYS,
         user(1, days=(1, 2)),
         Watched("count", {"day": [_SECOND, _THIRD]}, less={"day": _FIRST}),
-        runs=3000,
+        runs=6000,
     ),
     "who comes back": Neighbours(
         f"retention --user user --every day {_DAYS} {_LARGE}",
         _NOBODY,
         user(1, days=(2,)),
         Watched("count", {"cohort": _THIRD}),
-        runs=3000,
+        runs=5000,
     ),
-    "the shape": Neighbours(f"shape {_KEY} --domain-size 10 {_PURE}", _NOBODY, user(1), Watched("count")),
+    "the shape": Neighbours(f"shape {_KEY} --domain-size 10 {_PURE}", _NOBODY, user(1), Watched("count"), runs=1200),
     "a distribution": Neighbours(
         f"distribution {_KEY} --domain page=1..2 --samples-per-user 1 {_PURE}",
         rows(4, 2),
@@ -229,12 +247,12 @@ CASES: dict[str, Case] = {
     ),
     "the largest counts": Neighbours(
         f"count-release {_KEY} {_LARGE}",
-        pa.concat_tables([rows(40, page) for page in _FEW]),
+        pa.concat_tables([rows(52, page) for page in _FEW]),
         user(*_FEW),
         Watched("bounded_count", mean=True),
-        most=0.24,
-        why="a budget of zCDP is spent by rounds: two pages are measured here, and draws take the rest",
-        runs=1000,
+        most=0.28,
+        why="half of a budget of zCDP is for draws, which name pages with a crowd anyway",
+        runs=2000,
     ),
     "a bound": Neighbours(
         f"{_BOUND} {_PURE}",

@@ -1,7 +1,7 @@
 """What a release states, in the three forms in which outcomes on two neighbours can refute it.
 
 * `OfEpsilon`: (epsilon, delta)-differential privacy. For every event P(event | one) <= e^epsilon P(event | other) + delta. From
-  bounds of both probabilities follows how large epsilon is at least, at the stated delta.
+  a test of both probabilities together (`joint`) follows how large epsilon is at least, at the stated delta.
 * `OfDelta`: the same, and how large delta is at least, at the stated epsilon. For mechanisms that hide by not being seen, whose
   worst event has no probability at all on the other side.
 * `OfLosses`: the account of losses that a release states for those who compose it (`accounting.losses`). Whoever guesses which
@@ -24,6 +24,7 @@ from headcount.mechanisms.accounting.losses import Draw, Laplace, Losses, OneOf,
 from headcount.mechanisms.accounting.pld_sums import Together
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines.audits.evidence import Seen, at_least, at_most
+from headcount.pipelines.audits.joint import delta_at_least, epsilon_at_least
 
 # So often the factor of an account is halved in, and the largest that is looked for.
 _HALVINGS, _LARGEST = 20, 8.0
@@ -31,17 +32,17 @@ _HALVINGS, _LARGEST = 20, 8.0
 
 @dataclasses.dataclass(frozen=True)
 class OfEpsilon:
-    """An epsilon at a delta, by the probabilities of one event. Each of the two has half of the level."""
+    """An epsilon at a delta, by the probabilities of one event."""
 
     epsilon: float
     delta: float
 
     def shown(self, seen: Seen, level: float) -> float:
         """A lower bound of epsilon."""
-        return max(self.merit(seen, level), 0.0)
+        return epsilon_at_least(seen, self.epsilon, self.delta, level)
 
     def merit(self, seen: Seen, level: float) -> float:
-        """The same, below 0 where nothing is shown."""
+        """The same by two intervals, each with half of the level: smaller, and below 0 where nothing is shown."""
         low = at_least(seen.more, seen.runs, level / 2) - self.delta
         return math.log(low / at_most(seen.less, seen.runs, level / 2)) if low > 0 else -math.inf
 
@@ -60,10 +61,10 @@ class OfDelta:
 
     def shown(self, seen: Seen, level: float) -> float:
         """A lower bound of delta."""
-        return max(self.merit(seen, level), 0.0)
+        return delta_at_least(seen, self.epsilon, self.delta, level)
 
     def merit(self, seen: Seen, level: float) -> float:
-        """The same, below 0 where nothing is shown."""
+        """The same by two intervals, alike."""
         low, high = at_least(seen.more, seen.runs, level / 2), at_most(seen.less, seen.runs, level / 2)
         return low - math.exp(self.epsilon) * high
 

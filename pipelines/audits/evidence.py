@@ -2,12 +2,16 @@
 
 An event is that the number which is looked at is above, or below, some threshold. It is chosen on a part of the outcomes (the
 trial) and counted on the rest, so that the choice is no part of the statistics. `claims` says what follows from the counts.
-Probabilities are bounded by Clopper and Pearson's exact intervals for binomial counts.
+One probability is bounded by Clopper and Pearson's exact interval for a binomial count, two together as `joint` says.
+
+On the trial, many thresholds are about as good, and the best of them is so by chance. Chosen is the middle one of those that
+are as good as the best but for one standard deviation.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -17,10 +21,12 @@ from scipy import stats
 
 Scores = npt.NDArray[np.float64]
 
-# Of all outcomes, those by which the event is chosen. More make a better choice, and leave fewer to count.
-_TRIAL = 0.2
-_THRESHOLDS = 64  # that are tried; any number is sound
-_USUAL = 0.01  # the level at which events are compared; any one is sound
+# Of all outcomes, those by which the event is chosen, and how many these are at most. More make a better choice, and leave
+# fewer to count. Any numbers are sound, here and below.
+_TRIAL, _MOST = 0.2, 300
+_THRESHOLDS = 64  # that are tried
+_USUAL = 0.01  # the level at which events are compared
+_MIDDLE, _ONE_DEVIATION = 0.5, 0.16  # levels of bounds that are one standard deviation apart
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,15 +85,8 @@ class Found:
 
 def found(without: Scores, with_one: Scores, claim: Claim, confidence: float) -> Found:
     """What outcomes on two neighbours, as many of both, show of a claim."""
-    cut = max(1, int(_TRIAL * len(without)))
-    grown = (1 - _TRIAL) / _TRIAL
-
-    def merit(event: Event) -> float:
-        """What the event would show on as many outcomes as are counted later, if its frequencies were those of the trial."""
-        seen = event.seen(without[:cut], with_one[:cut])
-        return claim.merit(Seen(seen.more * grown, seen.less * grown, seen.runs * grown), _USUAL)
-
-    event = max(_events(without[:cut], with_one[:cut]), key=merit)
+    cut = max(1, min(_MOST, int(_TRIAL * len(without))))
+    event = _chosen(without[:cut], with_one[:cut], claim, (len(without) - cut) / cut)
     seen = event.seen(without[cut:], with_one[cut:])
     return Found(claim.shown(seen, 1 - confidence), event, seen)
 
@@ -100,6 +99,24 @@ def at_least(seen: float, runs: float, level: float) -> float:
 def at_most(seen: float, runs: float, level: float) -> float:
     """An upper bound of the same kind."""
     return float(stats.beta.ppf(1 - level, seen + 1, runs - seen)) if seen < runs else 1.0
+
+
+def _chosen(without: Scores, with_one: Scores, claim: Claim, grown: float) -> Event:
+    """The event that would show most on so many times as many outcomes, if its frequencies were those of the trial."""
+
+    def merit(event: Event) -> float:
+        seen = event.seen(without, with_one)
+        return claim.merit(Seen(seen.more * grown, seen.less * grown, seen.runs * grown), _USUAL)
+
+    merits = {event: merit(event) for event in _events(without, with_one)}
+    best = max(merits, key=lambda event: merits[event])
+    seen = best.seen(without, with_one)
+    enough = merits[best] - (claim.merit(seen, _MIDDLE) - claim.merit(seen, _ONE_DEVIATION))
+    if not math.isfinite(enough):
+        return best
+    alike = [event for event in merits if (event.below, event.with_one) == (best.below, best.with_one)]
+    near = [event for event in alike if merits[event] >= enough]
+    return near[len(near) // 2]
 
 
 def _events(without: Scores, with_one: Scores) -> Iterator[Event]:

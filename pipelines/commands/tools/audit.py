@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--runs",
         type=numbers.whole_number(least=40),
         metavar="N",
-        help="releases of each neighbour (default: as many as a case needs, 1000 to 4000 mostly)",
+        help="releases of each neighbour (default: as many as a case needs, 1200 to 6000 mostly)",
     )
     add(
         parser,
