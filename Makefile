@@ -75,7 +75,7 @@ site: $(VENV)/docs
 	NO_MKDOCS_2_WARNING=1 PATH="$(abspath $(BIN)):$$PATH" $(BIN)/mike deploy $(if $(ALIAS),--update-aliases) $(VERSION) $(ALIAS)
 
 test-docs: $(VENV)/development
-	$(BIN)/python -m pytest -n 2 --dist worksteal tests/docs
+	$(PYTEST) tests/docs
 
 # The tests of a file one after the other, those of two files at once. What is skipped (only Prism can be) is told with its reason.
 test-flink: $(VENV)/development
@@ -93,16 +93,16 @@ test-browser: $(VENV)/development $(VENV)-plain/ready
 	@command -v chromium > /dev/null || command -v google-chrome > /dev/null || { echo "make test-browser needs Chromium: install it (apt-get install chromium)" >&2; exit 1; }
 	$(BIN)/python -m pytest tests/browser --headcount $(VENV)-plain/bin/headcount
 
-# The server is found on the PATH or where Debian puts it, and is started for the tests alone.
+# The server is found on the PATH or where Debian puts it, and each process of the tests starts one of its own.
 test-postgres: $(VENV)/development
 	@command -v initdb > /dev/null || ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || { echo "make test-postgres needs PostgreSQL: install it (apt-get install postgresql)" >&2; exit 1; }
-	$(BIN)/python -m pytest -rs tests/postgres
+	$(PYTEST) -rs tests/postgres
 
 # The wheel, with its own dependencies alone, and then the oldest of these. The programs that write the files are in the other
 # environment.
 test-as-run: $(VENV)/development $(VENV)-plain/ready $(VENV)-oldest/ready
-	$(BIN)/python -m pytest -n 2 --dist worksteal tests/as_run --headcount $(VENV)-plain/bin/headcount
-	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore=tests/as_run/test_dist.py tests/as_run --headcount $(VENV)-oldest/bin/headcount
+	$(PYTEST) tests/as_run --headcount $(VENV)-plain/bin/headcount
+	$(PYTEST) --ignore=tests/as_run/test_dist.py tests/as_run --headcount $(VENV)-oldest/bin/headcount
 
 # Rows must be the same as with the newest, to the digest.
 test-beam: $(VENV)-oldest/ready

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import functools
 import gc
 import os
@@ -10,20 +11,35 @@ import subprocess
 from collections.abc import Callable, Generator
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import apache_beam as beam
 import pytest
+from apache_beam.internal import cloudpickle_pickler
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms import core, userstate
+from apache_beam.typehints import decorators
 from objsize import traverse
 
 from headcount.mechanisms.randomness.keys import KeyFile, Release
 from headcount.transforms.core import user_shards
 from tests.fixed_key import write_fixed_key
-from tests.remembered import once_for_a_class, once_for_a_method, once_for_modules, once_for_options
+from tests.remembered import (
+    once_for_a_class,
+    once_for_a_function,
+    once_for_a_method,
+    once_for_a_text,
+    once_for_modules,
+    once_for_options,
+    packed_soon,
+)
 
 core.get_function_args_defaults = once_for_a_method(core.get_function_args_defaults)
+core._check_fn_use_yield_and_return = once_for_a_text(core._check_fn_use_yield_and_return)
+decorators.IOTypeHints.from_callable = once_for_a_function(decorators.IOTypeHints.from_callable)
+decorators.TRACEBACK_LIMIT = 0  # of where each type was given, which only Beam's own errors would show
+cloudpickle_pickler.bz2 = SimpleNamespace(compress=packed_soon, decompress=bz2.decompress)
 userstate.get_dofn_specs = once_for_a_class(userstate.get_dofn_specs)
 PipelineOptions.view_as = once_for_options(PipelineOptions.view_as)
 traverse._iter_modules_globals = once_for_modules(traverse._iter_modules_globals)

@@ -24,7 +24,8 @@ CITATION = yaml.safe_load((TOP / "CITATION.cff").read_text())
 
 def ci_commands() -> list[str]:
     """What .ci/run calls, in its order."""
-    return re.findall(r"^make ([\w-]+)$", (TOP / ".ci" / "run").read_text(), re.MULTILINE)
+    lines = re.findall(r"^make (.*)$", (TOP / ".ci" / "run").read_text(), re.MULTILINE)
+    return [word for line in lines for word in line.split() if re.fullmatch(r"\w[\w-]*", word)]
 
 
 def test_the_five_papers_are_cited_as_the_families_name_them():

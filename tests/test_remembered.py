@@ -8,10 +8,17 @@ import sys
 import apache_beam as beam
 import pytest
 from apache_beam.coders import VarIntCoder
-from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions, TypeOptions
+from apache_beam.options.pipeline_options import DebugOptions, PipelineOptions, StandardOptions, TypeOptions
 from apache_beam.transforms import core, userstate
+from apache_beam.typehints.decorators import IOTypeHints
 
-from tests.remembered import once_for_a_class, once_for_a_method, once_for_modules
+from tests.remembered import (
+    once_for_a_class,
+    once_for_a_function,
+    once_for_a_method,
+    once_for_a_text,
+    once_for_modules,
+)
 
 SPEC = userstate.ReadModifyWriteStateSpec("last", VarIntCoder())
 STATE = beam.DoFn.StateParam(SPEC)
@@ -61,6 +68,40 @@ def test_a_class_is_asked_for_once_and_whoever_may_have_state_each_time():
     for step in (Without(), WithState(), WithState(), beam.Map(len).fn, beam.FlatMap(abs).fn):
         assert remembered(step) == ({SPEC}, set())
     assert [type(step) for step in asked] == [Without, WithState, WithState, type(beam.Map(len).fn)]
+
+
+class Typed(beam.DoFn):
+    def process(self, element: int, *, more: str = "") -> list[int]:
+        return [element]
+
+
+def test_types_are_asked_for_once_of_a_method_and_of_its_function():
+    asked = []
+    remembered = once_for_a_function(lambda function: (asked.append(function), TYPES[type(function)])[1])
+    TYPES = {kind: IOTypeHints(((kind,), {}), ((int,), {}), []) for kind in (type(Typed().process), type(worked_out))}
+    for _ in range(2):
+        found = remembered(Typed().process)
+        assert found == TYPES[type(Typed().process)]
+        found.input_types[1]["not"] = "ours to change"
+    assert remembered(Typed.process) == TYPES[type(worked_out)] and remembered(Typed().process).input_types[1] == {}
+    assert len(asked) == 3
+    hints = IOTypeHints.from_callable(Typed().process)
+    assert hints == IOTypeHints.from_callable(Typed().process) and [*hints.input_types[1]] == ["more"]
+    assert IOTypeHints.from_callable(lambda element: element) is None
+
+
+def test_a_source_is_read_once():
+    asked = []
+    remembered = once_for_a_text(lambda function: (asked.append(function), True)[1])
+    assert all([remembered(Typed().process), remembered(Typed().process), remembered(len), remembered(len)])
+    assert len(asked) == 1 + 2
+
+
+def test_options_with_the_same_flags_have_lists_of_their_own():
+    for _ in range(2):
+        made = PipelineOptions(["--experiments=one"]).view_as(DebugOptions)
+        made.add_experiment("another")
+        assert made.experiments == ["one", "another"]
 
 
 def test_options_have_views_of_their_own_that_share_values():
