@@ -19,6 +19,7 @@ Neglected: a candidate whose exponent is above the smallest by more than GEOMETR
 from __future__ import annotations
 
 import bisect
+import functools
 import itertools
 import math
 import numbers
@@ -63,9 +64,15 @@ def em_exponents(losses: Sequence[Rational], spread: Rational, epsilon: Rational
     Proof for `select`: P(c) = e^-x(c) / Z. With l = epsilon / spread, dq moves e^-x(c) by e^(-l dq(c)), up to a factor that all
     share, and moves Z by a mean of such factors. So log P(c) moves by at most l (max dq - min dq) <= epsilon.
     """
-    values, spread, epsilon = _fractions("losses", losses), _positive("spread", spread), _positive("epsilon", epsilon)
-    low = min(values)
-    return [epsilon * (value - low) / spread for value in values]
+    ratios, step = _ratios("losses", losses), _positive("epsilon", epsilon) / _positive("spread", spread)
+    low, unit = ratios[0]
+    for n, d in ratios:
+        if n * unit < low * d:
+            low, unit = n, d
+    times, parts = step.numerator, step.denominator * unit
+    return [
+        Fraction(times * (n * unit - low * d), parts * d) for n, d in ratios
+    ]  # one fraction of each, as it takes time
 
 
 def gem_exponents(
@@ -109,6 +116,7 @@ def gem_exponents(
     return [step * score for score in _gem_scores(values, weights, one_sided, tau)]
 
 
+@functools.lru_cache(maxsize=1024)
 def log_weight(weight: float, times: float = 1) -> Fraction:
     """What to add to the exponent of a candidate of the public weight `weight ** -times`, on both neighbours."""
     return Fraction(round(times * math.log(weight) * 2**20), 2**20)
