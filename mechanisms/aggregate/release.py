@@ -33,8 +33,10 @@ from headcount.mechanisms.aggregate.sums import measure_subkeys, merge_measures,
 from headcount.mechanisms.aggregate.totals import calibrated, cells, group_keys, total_rows
 from headcount.mechanisms.batches.domain import Domain, PartDomain, arrow_type, only_domain, public_domain
 from headcount.mechanisms.batches.names import Names
-from headcount.mechanisms.batches.shards import Shard
-from headcount.mechanisms.batches.value_rows import ValueShard, one_value_shard
+from headcount.mechanisms.batches.shards import Shard, pack_shard, unpack_shard
+from headcount.mechanisms.batches.threads import Parts
+from headcount.mechanisms.batches.user_shards import value_users_of
+from headcount.mechanisms.batches.value_rows import ValueShard, pack_values, unpack_values
 from headcount.mechanisms.bounding.steps import check_bound, provenance, step_subkeys
 from headcount.mechanisms.calibration.expected_error import users_needed
 from headcount.mechanisms.calibration.intervals import DEVIATIONS
@@ -166,35 +168,36 @@ class AggregateMechanism:
         """The same, and what was chosen and told; None if nothing was."""
         label, stages = self.name if label is None else label, self.stages
         if self.domain is not None:
-            batches = [only_domain(batch, self.domain) for batch in batches]
-        shard = one_value_shard(batches)
+            batches = (only_domain(batch, self.domain) for batch in batches)
+        users = value_users_of(batches)
         names, items = None, self.domain.sorted_names if isinstance(self.domain, Domain) else None
         if items is None:
-            partly, pairs = self.domain if isinstance(self.domain, PartlyPublic) else None, _pairs(shard)
-            pairs = pairs if partly is None or pairs is None else partly.projected(pairs)
-            pairs = pairs if not self.levels or pairs is None else user_nodes(pairs, self.levels)
+            partly, pairs = self.domain if isinstance(self.domain, PartlyPublic) else None, users.map(_pairs)
+            pairs = pairs if partly is None else pairs.map(partly.projected)
+            pairs = pairs if not self.levels else pairs.map(lambda shard: user_nodes(shard, self.levels))
+            pairs = pairs.held(pack_shard, unpack_shard)
             release = release if partly is None else partly.own_release(release)
             names = stages.shared.names_plan(choose_of(pairs, stages.names_choice, release, f"{label}/ChooseNames"))
             items = named_in_rounds(pairs, names.rounds, release, f"{label}/NamedItems", self.item_type)
             items = items if partly is None else partly.complete(items)
         if self.levels:
             tree = Tree.of_named(items.to_pylist(), self.levels)
-            items, shard = tree.cells, None if shard is None else tree.value_cells(shard)
-        shard = None if shard is None else shard.with_items(items)
+            items, users = tree.cells, users.map(tree.value_cells)
+        users = users.map(lambda shard: shard.with_items(items)).held(pack_values, unpack_values)
         chosen, choice = None, stages.choice
         if choice is not None:
             public = choice.items_table(max(1, len(items)))
-            chosen = choose_of(_pairs(shard), choice, release, f"{label}/ChooseBounds", public)
+            chosen = choose_of(users.map(_pairs), choice, release, f"{label}/ChooseBounds", public)
         plan, ranges = stages.plan(names, chosen), stages.ranges_choice
         if ranges is not None:
             public = stages.ranges_table(plan, len(items))
-            plan = stages.plan(names, chosen, choose_of(shard, ranges, release, f"{label}/ChooseRanges", public))
-        noisy = NoisySums.of(self._sums(shard, plan, items, release, f"{label}/Sums"), plan.measures)
+            plan = stages.plan(names, chosen, choose_of(users, ranges, release, f"{label}/ChooseRanges", public))
+        noisy = NoisySums.of(self._sums(users, plan, items, release, f"{label}/Sums"), plan.measures)
         if plan.totals is None:
             rows, decision = released(noisy, None, None, plan, self.least, self.levels)
             return rows, decision if self.decides else None
         grouped = group_keys(noisy, self.metrics, plan.kept, plan.totals.stddev)
-        summed = None if shard is None else total_rows(shard.pairs, grouped, self.metrics)
+        summed = users.map(lambda shard: total_rows(shard.pairs, grouped, self.metrics))
         bounded = bounded_users(summed, plan.totals_steps, release, f"{label}/Totals/Bounded")
         totals = noisy_counts(
             bounded,
@@ -207,20 +210,24 @@ class AggregateMechanism:
         return released(noisy, grouped, totals, plan, self.least, self.levels)
 
     def _sums(
-        self, shard: ValueShard | None, plan: AggregatePlan, items: Names, release: Release, label: str
+        self, users: Parts[ValueShard], plan: AggregatePlan, items: Names, release: Release, label: str
     ) -> pa.RecordBatch:
         """Bounding, sums and noise of all named keys, sorted."""
         key, measures = release.key_source.fetch(), plan.measures
-        batches = []
-        if shard is not None:
-            where = f"{label}/Bounded"
-            subkeys = step_subkeys(key, release.id, where, measures.steps)
-            shard = in_range(shard, plan.metrics.values)
-            batches = [bounded_batch(shard, measures, subkeys, provenance(where, release.id, 1))]
+        where = f"{label}/Bounded"
+        subkeys = step_subkeys(key, release.id, where, measures.steps)
+        where = provenance(where, release.id, len(users))
+
+        def summed(numbered: tuple[int, ValueShard]) -> tuple[list[bytes], Origin]:
+            part, shard = numbered
+            batch = bounded_batch(in_range(shard, plan.metrics.values), measures, subkeys, where, part)
+            return [chunk for _, chunk in sum_measures(batch, 1)], Origin.of(batch)
+
+        found = users.numbered().each(summed)
         own = measure_subkeys(key, release.id, f"{label}/NoisySums", measures, plan.metrics.texts())
-        chunks = [chunk for batch in batches for _, chunk in sum_measures(batch, 1)]
-        merged, digest = merge_measures(chunks, items, measures, own)
-        return noisy_measures(merged, measures, own, Evidence.of([digest], map(Origin.of, batches)), plan.metrics)
+        merged, digest = merge_measures([chunk for chunks, _ in found for chunk in chunks], items, measures, own)
+        evidence = Evidence.of([digest], (origin for _, origin in found))
+        return noisy_measures(merged, measures, own, evidence, plan.metrics)
 
 
 def released(
@@ -270,8 +277,8 @@ def name_of(metric: Metric, calibrated: bool) -> str:
     return metric.name if is_ratio or (calibrated and metric.is_total) else f"bounded_{metric.name}"
 
 
-def _pairs(shard: ValueShard | None) -> Shard | None:
-    return None if shard is None else shard.pairs
+def _pairs(shard: ValueShard) -> Shard:
+    return shard.pairs
 
 
 def aggregate(

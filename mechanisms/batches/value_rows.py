@@ -26,7 +26,6 @@ from headcount.mechanisms.batches.shards import (
     bound_in,
     consolidate,
     pack_shard,
-    split_by_user,
     united,
     unpack_shard,
     value_name,
@@ -101,12 +100,6 @@ def value_shard(rows: Rows) -> ValueShard:
         bound=bound_in(rows.bound),
     )
     return ValueShard(pairs, np.append(starts, len(user)), count, values)
-
-
-def one_value_shard(batches: Iterable[pa.RecordBatch]) -> ValueShard | None:
-    """All users of contribution batches as one shard; None without a row."""
-    chunks = [chunk for batch in batches for _, chunk in split_by_user(batch, 1)]
-    return gather_values(chunks) if chunks else None
 
 
 def pack_values(shard: ValueShard) -> bytes:

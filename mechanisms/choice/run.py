@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget, check_budget
-from headcount.mechanisms.batches.shards import one_shard
+from headcount.mechanisms.batches.threads import Parts
+from headcount.mechanisms.batches.user_shards import users_of
 from headcount.mechanisms.checks import is_real, wrong
 from headcount.mechanisms.choice.protocol import Choice
 from headcount.mechanisms.randomness.keys import Release
@@ -75,15 +76,22 @@ def decide(choice: Choice[T], table: Sequence[int], subkey: bytes) -> T:
 
 def choose_bound(batches: Iterable[pa.RecordBatch], choice: Choice[T], release: Release, label: str) -> T:
     """The choice on contribution batches, without Beam: what `ChooseBound` gives."""
-    return choose_of(one_shard(batches), choice, release, label)
+    return choose_of(users_of(batches), choice, release, label)
 
 
-def choose_of(shard: Any, choice: Choice[T], release: Release, label: str, public: Sequence[int] | None = None) -> T:
-    """The same for one shard with all users (None: there are none), and entries of the table that are `public`."""
+def choose_of(
+    users: Parts[Any], choice: Choice[T], release: Release, label: str, public: Sequence[int] | None = None
+) -> T:
+    """The same for all users in shards, and entries of the table that are `public`."""
+
+    def of_shard(shard: Any) -> tuple[bytes, list[bytes]]:
+        return encode_table(choice.user_table(shard)), [chunk for _, chunk in choice.item_chunks(shard, 1)]
+
     tables = [encode_table([0] * choice.entries if public is None else public)]
-    if shard is not None:
-        tables.append(encode_table(choice.user_table(shard)))
-        by_item = [chunk for _, chunk in choice.item_chunks(shard, 1)]
-        if by_item:
-            tables.append(encode_table(choice.item_table(by_item)))
+    by_item: list[bytes] = []
+    for table, chunks in users.each(of_shard):
+        tables.append(table)
+        by_item += chunks
+    if by_item:
+        tables.append(encode_table(choice.item_table(by_item)))
     return decide(choice, add_tables(tables), choice_subkey(release.key_source.fetch(), release.id, label, choice))

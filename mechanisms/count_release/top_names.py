@@ -28,10 +28,10 @@ from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget, Zcdp, check_budget, check_delta_for_names, zcdp_rho
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.batches.shards import one_shard
+from headcount.mechanisms.batches.user_shards import users_of
 from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.choice.exponential import Integers
-from headcount.mechanisms.choice.run import choose_bound
+from headcount.mechanisms.choice.run import choose_of
 from headcount.mechanisms.count_release.frames import (
     LARGEST_FRAME,
     Frame,
@@ -122,11 +122,10 @@ class NamedTopMechanism(OnceByItem):
         self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None
     ) -> tuple[pa.RecordBatch, DecidedSelection]:
         """The same, and what was chosen."""
-        label, batches = self.name if label is None else label, list(batches)
-        decided = self.decided(choose_bound(batches, self.choice, release, f"{label}/ChooseStrategy"))
-        shard = one_shard(batches)
-        named = named_in_rounds(shard, decided.rounds, release, f"{label}/NamedItems", self.item_type)
-        rows = None if shard is None else shard.with_items(named)
+        label, users = self.name if label is None else label, users_of(batches)
+        decided = self.decided(choose_of(users, self.choice, release, f"{label}/ChooseStrategy"))
+        named = named_in_rounds(users, decided.rounds, release, f"{label}/NamedItems", self.item_type)
+        rows = users.map(lambda shard: shard.with_items(named))
         bounded = bounded_users(rows, self.steps, release, f"{label}/Counted")
         frame = frame_of(bounded, self.bound, self.k_bar, self.item_type)
         return self.release(frame, self.subkey(release.key_source.fetch(), release.id, label)), decided

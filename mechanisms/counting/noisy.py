@@ -24,17 +24,20 @@ from headcount.mechanisms.accounting.guarantee import MechanismStep
 from headcount.mechanisms.batches.domain import Domain, arrow_type, only_domain
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.packing import to_ipc
-from headcount.mechanisms.batches.shards import Shard, one_shard
+from headcount.mechanisms.batches.shards import Shard
+from headcount.mechanisms.batches.threads import Parts
+from headcount.mechanisms.batches.user_shards import users_of
 from headcount.mechanisms.bounding.steps import (
     Step,
     bound_shard,
+    check_kept,
     promise_of,
     provenance,
     step_subkeys,
 )
 from headcount.mechanisms.calibration.bound import Bound
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
-from headcount.mechanisms.counting.evidence import Evidence, Origin, check_bounded
+from headcount.mechanisms.counting.evidence import Evidence, Origin
 from headcount.mechanisms.counting.released import counts_batch, empty_counts, sorted_counts
 from headcount.mechanisms.counting.sums import merge_sums, sum_items, with_absent, zero_sums
 from headcount.mechanisms.randomness.keys import Release
@@ -117,7 +120,7 @@ def check_items(plan: NoisePlan, items: int | None) -> None:
 
 
 def noisy_counts(
-    batches: Iterable[pa.RecordBatch],
+    bounded: Parts[pa.RecordBatch],
     plan: NoisePlan,
     release: Release,
     label: str,
@@ -133,13 +136,12 @@ def noisy_counts(
     public = named if domain is None else domain
     check_items(plan, None if public is None else len(public))
     if domain is not None:
-        batches = [only_domain(batch, domain) for batch in batches]
-    batches = [check_bounded(batch) for batch in batches]
-    chunks = [chunk for batch in batches for _, chunk in sum_items(batch, 1)]
+        bounded = bounded.map(lambda batch: only_domain(batch, domain))
+    chunks, origins = sums_of(bounded)
     if named is not None:
         chunks += [chunk for _, chunk in zero_sums(named, 1)]
     histogram, digest = merge_sums(chunks, key, item_type, named is not None) if chunks else (None, 0)
-    evidence = Evidence.of([digest], map(Origin.of, batches))
+    evidence = Evidence.of([digest], origins)
     evidence.check(plan.bound)
     if domain is not None:
         histogram = with_absent(histogram, domain.names, key)
@@ -148,16 +150,28 @@ def noisy_counts(
     return sorted_counts([to_ipc(add_noise(histogram, plan, key, evidence))])
 
 
+def sums_of(bounded: Parts[pa.RecordBatch]) -> tuple[list[bytes], list[Origin]]:
+    """Chunks of the sums by item of bounded batches, and where these come from."""
+    found = bounded.each(lambda batch: ([chunk for _, chunk in sum_items(batch, 1)], Origin.of(batch)))
+    return [chunk for chunks, _ in found for chunk in chunks], [origin for _, origin in found]
+
+
 def bounded_batches(
     batches: Iterable[pa.RecordBatch], steps: Sequence[Step], release: Release, label: str
-) -> list[pa.RecordBatch]:
+) -> Parts[pa.RecordBatch]:
     """The contributions with the steps applied to every user: what a bounding transform gives."""
-    return bounded_users(one_shard(batches), steps, release, label)
+    return bounded_users(users_of(batches), steps, release, label)
 
 
-def bounded_users(shard: Shard | None, steps: Sequence[Step], release: Release, label: str) -> list[pa.RecordBatch]:
-    """The same of one shard with all users (None: there are none)."""
-    if shard is None:
-        return []
+def bounded_users(users: Parts[Shard], steps: Sequence[Step], release: Release, label: str) -> Parts[pa.RecordBatch]:
+    """The same of users in shards."""
     subkeys = step_subkeys(release.key_source.fetch(), release.id, label, steps)
-    return [bound_shard(shard, steps, subkeys, provenance(label, release.id, 1)).to_batch()]
+    label = provenance(label, release.id, len(users))
+
+    def bounded(numbered: tuple[int, Shard]) -> pa.RecordBatch:
+        part, shard = numbered
+        made = bound_shard(shard, steps, subkeys, label)
+        check_kept(made)
+        return made.to_batch(part)
+
+    return users.numbered().map(bounded)

@@ -41,7 +41,7 @@ from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.checks import check_whole, wrong
 from headcount.mechanisms.choice.protocol import ChosenBound, Decision, check_relation, choice_losses
 from headcount.mechanisms.choice.run import choose_bound, split_budget
-from headcount.mechanisms.counting.evidence import Evidence, Origin, check_bounded
+from headcount.mechanisms.counting.evidence import Evidence, Origin
 from headcount.mechanisms.counting.noisy import add_noise, bounded_batches
 from headcount.mechanisms.distribution import spread
 from headcount.mechanisms.distribution.binomial_choice import MOST_USERS
@@ -156,8 +156,7 @@ def large_symbols(drawn: np.ndarray, users: int, plan: DistributionPlan) -> np.n
 def learn(batches: Iterable[pa.RecordBatch], steps: Steps, release: Release) -> Estimate:
     """One plan on contribution batches of the domain's symbols, without Beam."""
     plan, key = steps.plan, release.key_source.fetch()
-    bounded = bounded_batches(batches, plan.steps, release, f"{steps.label}/Bounded")
-    bounded = [check_bounded(batch) for batch in bounded]
+    bounded = list(bounded_batches(batches, plan.steps, release, f"{steps.label}/Bounded"))
     table = merge_values([chunk for batch in bounded for _, chunk in split_values(batch, 1)], steps.domain.sorted_names)
     evidence = Evidence.of([steps.digest(table, key)], map(Origin.of, bounded))
     evidence.check(plan.bound)

@@ -35,7 +35,9 @@ from headcount.mechanisms.batches.distinct import sorting
 from headcount.mechanisms.batches.domain import Domain, PartDomain, only_domain
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.run_sums import begins_run, run_sums
-from headcount.mechanisms.batches.shards import MOST_COUNT, Shard, one_shard
+from headcount.mechanisms.batches.shards import MOST_COUNT, Shard, pack_shard, unpack_shard
+from headcount.mechanisms.batches.threads import Parts
+from headcount.mechanisms.batches.user_shards import users_of
 from headcount.mechanisms.bounding.clipping import limit_per_item
 from headcount.mechanisms.bounding.steps import Step
 from headcount.mechanisms.calibration.expected_error import correlated, users_needed
@@ -169,30 +171,30 @@ class EstimatesMechanism:
         """The same, and what was chosen and told."""
         label, stages = self.name if label is None else label, self.stages
         if self.domain is not None:
-            batches = [only_domain(batch, self.domain) for batch in batches]
-        shard = one_shard(batches)
+            batches = (only_domain(batch, self.domain) for batch in batches)
+        users = users_of(batches)
         names, counts, items = None, None, self.domain.names if isinstance(self.domain, Domain) else None
         if items is None:
             partly = self.domain if isinstance(self.domain, PartlyPublic) else None
-            parts = shard if partly is None or shard is None else partly.projected(shard)
+            parts = users if partly is None else users.map(partly.projected).held(pack_shard, unpack_shard)
             release = release if partly is None else partly.own_release(release)
             names = stages.names_plan(choose_of(parts, stages.names_choice, release, f"{label}/ChooseNames"))
             counts = counts_in_rounds(parts, names.rounds, release, f"{label}/NamedItems", self.item_type)
             items = counts.column("item") if partly is None else partly.complete(counts.column("item"))
-        shard = None if shard is None else shard.with_items(items)
+        users = users.map(lambda shard: shard.with_items(items)).held(pack_shard, unpack_shard)
         chosen, choice = None, stages.clip_choice
         if choice is not None:
             public = stages.public_table(names, len(items))
-            chosen = choose_of(shard, choice, release, f"{label}/ChooseBounds", public)
+            chosen = choose_of(users, choice, release, f"{label}/ChooseBounds", public)
         plan = stages.plan(names, chosen)
         if plan.counts is not None:
-            counts = _noisy(shard, plan.counts_steps, plan.counts, items, release, f"{label}/Counts", self.item_type)
+            counts = _noisy(users, plan.counts_steps, plan.counts, items, release, f"{label}/Counts", self.item_type)
         assert counts is not None
         if plan.totals is None:
             return counts, Estimated(plan, 0, None)
         grouped = group_items(counts, plan)
         groups = pa.array(np.arange(grouped.number))
-        summed = None if shard is None else group_rows(shard, grouped)
+        summed = users.map(lambda shard: group_rows(shard, grouped))
         totals = _noisy(summed, plan.totals_steps, plan.totals, groups, release, f"{label}/Totals", int)
         return estimate(grouped, totals, plan, self.least)
 
@@ -261,7 +263,7 @@ def estimate(grouped: Grouped, totals: pa.RecordBatch, plan: StagePlan, least: i
 
 
 def _noisy(
-    shard: Shard | None,
+    users: Parts[Shard],
     steps: tuple[Step, ...],
     plan: NoisePlan,
     named: Names,
@@ -270,5 +272,5 @@ def _noisy(
     item_type: type,
 ) -> pa.RecordBatch:
     """Bounding and noise of one stage: every named item gets a noisy count, and no other may be there."""
-    bounded = bounded_users(shard, steps, release, f"{label}/Bounded")
+    bounded = bounded_users(users, steps, release, f"{label}/Bounded")
     return noisy_counts(bounded, plan, release, f"{label}/NoisyCounts", item_type=item_type, named=named)

@@ -62,7 +62,7 @@ class HistogramMechanism:
         """The released rows item, bounded_count, noise_stddev, low, high, sorted by item, of contribution batches."""
         label = self.name if label is None else label
         if self.domain is not None:
-            batches = [only_domain(batch, self.domain) for batch in batches]
+            batches = (only_domain(batch, self.domain) for batch in batches)
         bounded = bounded_batches(batches, self.steps, release, f"{label}/Bounded")
         return noisy_counts(bounded, self.plan, release, f"{label}/NoisyCounts", self.domain, self.item_type)
 

@@ -29,7 +29,8 @@ import pyarrow as pa
 from headcount.mechanisms.accounting.budget import Budget, check_budget, check_delta_or_domain
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.batches.shards import Shard, one_shard
+from headcount.mechanisms.batches.shards import Shard, pack_shard, unpack_shard
+from headcount.mechanisms.batches.user_shards import users_of
 from headcount.mechanisms.bounding.clipping import limit_per_item
 from headcount.mechanisms.bounding.steps import check_bound
 from headcount.mechanisms.calibration.expected_error import users_needed
@@ -166,31 +167,32 @@ class LevelsMechanism:
     ) -> tuple[pa.RecordBatch, Levelled]:
         """The same, and what was chosen and told."""
         label, stages = self.name if label is None else label, self.stages
-        shard = one_shard(batches)
-        if shard is not None and self.home:
-            shard = at_home(shard, home_subkey(release, f"{label}/Home"))
-        nodes = None if shard is None else user_nodes(shard, self.depth)
+        users = users_of(batches)
+        if self.home:
+            key = home_subkey(release, f"{label}/Home")
+            users = users.map(lambda shard: at_home(shard, key)).held(pack_shard, unpack_shard)
+        nodes = users.map(lambda shard: user_nodes(shard, self.depth)).held(pack_shard, unpack_shard)
         names = stages.names_plan(choose_of(nodes, stages.names_choice, release, f"{label}/ChooseNames"))
         named = named_in_rounds(nodes, names.rounds, release, f"{label}/NamedItems", str)
         tree = Tree.of_named(named.to_pylist(), self.depth)
         cap = stages.max_per_item or 0
         if stages.cap_choice is not None:
-            cap = choose_of(shard, stages.cap_choice, release, f"{label}/ChooseCap").max_per_item
-        cells = None if shard is None else self.cells(shard, tree, cap)
+            cap = choose_of(users, stages.cap_choice, release, f"{label}/ChooseCap").max_per_item
+        cells = users.map(lambda shard: self.cells(shard, tree, cap)).held(pack_shard, unpack_shard)
         chosen, choice = None, stages.clip_choice
         if choice is not None:
             public = choice.items_table(len(tree.cells))
             chosen = choose_of(cells, choice, release, f"{label}/ChooseBounds", public)
         plan = stages.plan(names, chosen)
         assert plan.counts is not None
-        of_counts = None if cells is None else self.of_counts(cells, tree, plan)
+        of_counts = cells.map(lambda shard: self.of_counts(shard, tree, plan))
         bounded = bounded_users(of_counts, plan.counts_steps, release, f"{label}/Counts/Bounded")
         where = f"{label}/Counts/NoisyCounts"
         counted = self.counted(noisy_counts(bounded, plan.counts, release, where, named=tree.cells), tree, plan)
         if plan.totals is None:
             return self.estimates(counted, None, plan, cap)
         groups = pa.array(np.arange(counted.grouped.number))
-        summed = None if cells is None else group_rows(cells, counted.grouped)
+        summed = cells.map(lambda shard: group_rows(shard, counted.grouped))
         bounded = bounded_users(summed, plan.totals_steps, release, f"{label}/Totals/Bounded")
         where = f"{label}/Totals/NoisyCounts"
         totals = noisy_counts(bounded, plan.totals, release, where, item_type=int, named=groups)

@@ -18,7 +18,7 @@ from headcount.mechanisms.accounting.budget import Budget, check_budget, check_d
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type
-from headcount.mechanisms.batches.shards import one_shard
+from headcount.mechanisms.batches.user_shards import users_of
 from headcount.mechanisms.calibration.expected_error import users_needed
 from headcount.mechanisms.choice.protocol import Decision
 from headcount.mechanisms.choice.run import choose_of, split_budget
@@ -128,9 +128,9 @@ class AutoSelection:
         self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None
     ) -> tuple[pa.RecordBatch, DecidedSelection]:
         """The same, and what was chosen."""
-        label, shard = self.name if label is None else label, one_shard(batches)
-        decided = self.decided(choose_of(shard, self.choice, release, f"{label}/ChooseStrategy"))
-        names = named_in_rounds(shard, decided.rounds, release, f"{label}/NamedItems", self.item_type)
+        label, users = self.name if label is None else label, users_of(batches)
+        decided = self.decided(choose_of(users, self.choice, release, f"{label}/ChooseStrategy"))
+        names = named_in_rounds(users, decided.rounds, release, f"{label}/NamedItems", self.item_type)
         return pa.RecordBatch.from_pydict({"item": names}), decided
 
     def _whole(self, *steps: MechanismStep) -> Guarantee:

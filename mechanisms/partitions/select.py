@@ -25,13 +25,14 @@ Interface for other modules:
     Round(max_items, weights, plan)                                        one round as a value
     rounds_of(budget, strategy, max_items, rounds, relation)               rounds that together are (epsilon, delta)
     zcdp_rounds(rho, delta, max_items, relation, selection)                rounds that together are zCDP
-    named_in_rounds(shard, rounds, release, label, item_type)                   the items that they name, sorted: without Beam
+    named_in_rounds(users, rounds, release, label, item_type)                   the items that they name, sorted: without Beam
     transforms.partitions.NamedItems(rounds, release, shards, item_type, partitions)   the same on packed shards of users
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -44,7 +45,9 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.packing import to_ipc
-from headcount.mechanisms.batches.shards import Shard, one_shard
+from headcount.mechanisms.batches.shards import Shard
+from headcount.mechanisms.batches.threads import Parts
+from headcount.mechanisms.batches.user_shards import users_of
 from headcount.mechanisms.counting.noisy import bounded_users, noisy_counts
 from headcount.mechanisms.counting.released import sorted_counts
 from headcount.mechanisms.partitions.rounds import Round, rounds_losses, rounds_of
@@ -53,14 +56,14 @@ from headcount.mechanisms.randomness.keys import Release
 
 
 def named_in_rounds(
-    shard: Shard | None, rounds: Sequence[Round], release: Release, label: str, item_type: type = str
+    users: Parts[Shard], rounds: Sequence[Round], release: Release, label: str, item_type: type = str
 ) -> Names:
-    """The items that the rounds name, sorted: what `NamedItems` of the same label gives. `shard` has all users (None: none)."""
-    return counts_in_rounds(shard, rounds, release, label, item_type).column("item")
+    """The items that the rounds name, sorted: what `NamedItems` of the same label gives."""
+    return counts_in_rounds(users, rounds, release, label, item_type).column("item")
 
 
 def counts_in_rounds(
-    shard: Shard | None, rounds: Sequence[Round], release: Release, label: str, item_type: type = str
+    users: Parts[Shard], rounds: Sequence[Round], release: Release, label: str, item_type: type = str
 ) -> pa.RecordBatch:
     """The same with the noisy sums by which the items were named: the guarantee holds for them, too.
 
@@ -70,10 +73,14 @@ def counts_in_rounds(
     for number, each in enumerate(rounds, 1):
         where = f"{label}/Round{number}"
         before = pa.concat_arrays([pa.array([], arrow_type(item_type)), *(batch.column("item") for batch in named)])
-        left = None if shard is None else shard.without_items(before)
-        batches = bounded_users(left, each.steps, release, f"{where}/Bounded")
-        named.append(noisy_counts(batches, each.plan, release, f"{where}/NoisyCounts", item_type=item_type))
+        left = users.map(functools.partial(_without, before))
+        bounded = bounded_users(left, each.steps, release, f"{where}/Bounded")
+        named.append(noisy_counts(bounded, each.plan, release, f"{where}/NoisyCounts", item_type=item_type))
     return sorted_counts(map(to_ipc, named))
+
+
+def _without(named: Names, shard: Shard) -> Shard:
+    return shard.without_items(named)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +103,7 @@ class Selection:
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The named items of contribution batches, sorted, as the one column `item`."""
         label = self.name if label is None else label
-        names = named_in_rounds(one_shard(batches), self.rounds, release, f"{label}/NamedItems", self.item_type)
+        names = named_in_rounds(users_of(batches), self.rounds, release, f"{label}/NamedItems", self.item_type)
         return pa.RecordBatch.from_pydict({"item": names})
 
 

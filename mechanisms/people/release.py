@@ -25,10 +25,10 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import Domain, public_domain
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.shards import Shard
-from headcount.mechanisms.batches.value_rows import ValueShard, one_value_shard
+from headcount.mechanisms.batches.user_shards import value_users_of
+from headcount.mechanisms.batches.value_rows import ValueShard
 from headcount.mechanisms.counting.evidence import Origin
-from headcount.mechanisms.counting.noisy import bounded_users
-from headcount.mechanisms.counting.sums import sum_items
+from headcount.mechanisms.counting.noisy import bounded_users, sums_of
 from headcount.mechanisms.counting.users import EVERYBODY
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.partitions.rounds import Round, rounds_losses, rounds_of
@@ -84,20 +84,18 @@ class PeopleMechanism:
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The released rows of contribution batches that carry what the question needs."""
         label = label or self.name
-        shard = one_value_shard(batches)
-        records = None if shard is None else self.recorded(shard)
+        records = value_users_of(batches).map(self.recorded).held(Records.pack, Records.unpack)
         if self.domain is not None:
             public = self.domain.sorted_names
         else:
             assert self.naming is not None
-            held = None if records is None else records.by
+            held = records.map(lambda each: each.by)
             own = self.names_release(release)
             public = named_in_rounds(held, self.naming.rounds, own, f"{label}/NamedItems", self.item_type)
-        counted = None if records is None else self.counted(records, public)
+        counted = records.map(lambda each: self.counted(each, public))
         bounded = bounded_users(counted, self.table.steps, release, f"{label}/Bounded")
-        held_batches = [batch for batch in bounded if batch.num_rows]
-        chunks = [chunk for batch in held_batches for _, chunk in sum_items(batch, 1)]
-        return self.released(chunks, map(Origin.of, held_batches), public, release, f"{label}/NoisyCells")
+        chunks, origins = sums_of(bounded)
+        return self.released(chunks, origins, public, release, f"{label}/NoisyCells")
 
     def names_release(self, release: Release) -> Release:
         """That of the names, which depend on the question: another one has users with other values of `by`."""

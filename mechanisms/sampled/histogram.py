@@ -43,10 +43,10 @@ from headcount.mechanisms.bounding.steps import (
     promise_of,
 )
 from headcount.mechanisms.calibration.bound import Bound
-from headcount.mechanisms.counting.evidence import Evidence, Origin, check_bounded
-from headcount.mechanisms.counting.noisy import bounded_batches
+from headcount.mechanisms.counting.evidence import Evidence, Origin
+from headcount.mechanisms.counting.noisy import bounded_batches, sums_of
 from headcount.mechanisms.counting.released import sorted_counts
-from headcount.mechanisms.counting.sums import merge_sums, sum_items
+from headcount.mechanisms.counting.sums import merge_sums
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.binomial import binomial
 from headcount.mechanisms.randomness.keys import Release
@@ -159,9 +159,8 @@ class SampledHistogramMechanism:
     def shown(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The rows item, sampled, sorted by item, that `reported` is made of: as public as they are."""
         key = SampleKey(self, release, label or ONE_SAMPLE)
-        checked = [check_bounded(batch) for batch in bounded_batches(batches, self.steps, key.choices, CHOICES)]
-        chunks = [chunk for batch in checked for _, chunk in sum_items(batch, 1)]
-        return self.sampled_counts(chunks, map(Origin.of, checked), key.fetch())
+        bounded = bounded_batches(batches, self.steps, key.choices, CHOICES)
+        return self.sampled_counts(*sums_of(bounded), key.fetch())
 
     def reported(self, shown: pa.RecordBatch, users: int | None = None) -> pa.RecordBatch:
         """What is reported of rows item, sampled, with the estimates of all users; `users` is their number, where that is

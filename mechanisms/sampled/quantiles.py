@@ -35,9 +35,9 @@ from headcount.mechanisms.batches.run_sums import sum_by_code
 from headcount.mechanisms.bounding.steps import RandClipStep, Step, promise_of
 from headcount.mechanisms.calibration.bound import Bound
 from headcount.mechanisms.checks import check_share, check_whole
-from headcount.mechanisms.counting.evidence import Evidence, Origin, check_bounded
-from headcount.mechanisms.counting.noisy import bounded_batches
-from headcount.mechanisms.counting.sums import merge_sums, split_sums, sum_items
+from headcount.mechanisms.counting.evidence import Evidence, Origin
+from headcount.mechanisms.counting.noisy import bounded_batches, sums_of
+from headcount.mechanisms.counting.sums import merge_sums, split_sums
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.binomial import binomial
 from headcount.mechanisms.randomness.keys import Release
@@ -96,11 +96,9 @@ class QuantileSearch:
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The released row quantile, value, low, high, rank_stddev; all but the first are NaN if nothing at all was shown."""
         label = self.name if label is None else label
-        bounded = [check_bounded(b) for b in bounded_batches(batches, ONE_LEAF, release, f"{label}/Bounded")]
+        bounded = bounded_batches(batches, ONE_LEAF, release, f"{label}/Bounded")
         key = self.subkey(release.key_source.fetch(), release.id, f"{label}/Sampled")
-        return self.search(
-            [chunk for batch in bounded for _, chunk in sum_items(batch, 1)], map(Origin.of, bounded), key
-        )
+        return self.search(*sums_of(bounded), key)
 
     def subkey(self, key: bytes, release_id: str, label: str) -> bytes:
         """The subkey of the step that searches: each search is a release of its own, also of the same values."""
@@ -207,7 +205,7 @@ class Hierarchy:
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The released nodes, which `tree` reads; `label` names the sample."""
         key = SampleKey(self, release, label or ONE_SAMPLE)
-        bounded = [check_bounded(batch) for batch in bounded_batches(batches, ONE_LEAF, key.choices, CHOICES)]
+        bounded = list(bounded_batches(batches, ONE_LEAF, key.choices, CHOICES))
         chunks = [chunk for batch in bounded for _, chunk in self.sum_nodes(batch, 1)]
         return self.histogram.sampled_counts(chunks, map(Origin.of, bounded), key.fetch())
 

@@ -47,9 +47,9 @@ from headcount.mechanisms.calibration.bound import Bound
 from headcount.mechanisms.calibration.noise import calibrate_public_domain
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.checks import check_one_of
-from headcount.mechanisms.counting.evidence import Evidence, Origin, check_bounded
-from headcount.mechanisms.counting.noisy import bounded_batches
-from headcount.mechanisms.counting.sums import add_sums, sum_items
+from headcount.mechanisms.counting.evidence import Evidence
+from headcount.mechanisms.counting.noisy import bounded_batches, sums_of
+from headcount.mechanisms.counting.sums import add_sums
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.randomness.subkeys import subkey
@@ -101,9 +101,8 @@ def run_from_tallies(
 ) -> pa.RecordBatch:
     """The released rows of contribution batches; refused if the steps do not keep the bound."""
     bounded = bounded_batches(batches, mechanism.steps, release, f"{label}/Bounded")
-    checked = [check_bounded(batch) for batch in bounded]
-    Evidence.of([], map(Origin.of, checked)).check(mechanism.bound)
-    chunks = [chunk for batch in checked for _, chunk in sum_items(batch, 1)]
+    chunks, origins = sums_of(bounded)
+    Evidence.of([], origins).check(mechanism.bound)
     items, sums = add_sums(chunks) if chunks else (pa.array([], pa.string()), np.zeros(0, dtype=np.int64))
     salt = release_salt(release.id)
     tallies = [

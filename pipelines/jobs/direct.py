@@ -1,7 +1,7 @@
 """A job in this process without Beam: the mechanism itself on the rows of files, as a call in Python runs it.
 
-The rows are those of the pipeline, byte for byte. All users are one shard, so that it is for inputs of a size for which that is
-faster than to start Beam.
+The rows are those of the pipeline, byte for byte. All rows wait in memory, so that it is for inputs of which that has room on
+any machine; those of larger ones may wait on disk, in a pipeline.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headcount.pipelines.sinks.publish import publish
 from headcount.pipelines.sources.domain import domain_of
 
 # Of input without compression, which may be codes of names; and of rows, where that is known.
-_MOST_BYTES, _MOST_ROWS = 64 << 20, 4_000_000
+_MOST_BYTES, _MOST_ROWS = 256 << 20, 16_000_000
 
 _READ, _COUNT = progress.Step("read", (progress.READING,)), progress.Step("count", ("Count",))
 

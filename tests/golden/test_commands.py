@@ -11,6 +11,7 @@ from __future__ import annotations
 import pyarrow.csv
 import pytest
 
+from headcount.mechanisms.batches import user_shards
 from headcount.pipelines.main import main
 from tests.called_jobs import called
 from tests.golden import events
@@ -46,6 +47,14 @@ def test_a_command_releases_what_it_did(job, data, tmp_path, golden):
 def test_so_does_its_pipeline(job, data, tmp_path, golden):
     """So small an input is read without Beam, unless shards are asked for."""
     assert main([*words(job, data)[0], "--shards", "4", "--output", str(tmp_path / "out")]) == 0
+    golden(f"command: {job}", **parts(tmp_path / "out", data))
+
+
+@pytest.mark.parametrize("job", wired_first())
+def test_so_does_one_process_with_many_users(job, data, tmp_path, golden, monkeypatch):
+    """In several shards, as more rows are."""
+    monkeypatch.setattr(user_shards, "_ONE", 100)
+    assert main([*words(job, data)[0], "--output", str(tmp_path / "out")]) == 0
     golden(f"command: {job}", **parts(tmp_path / "out", data))
 
 

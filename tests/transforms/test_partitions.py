@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from headcount.mechanisms.batches.contributions import contribution_batch
-from headcount.mechanisms.batches.shards import one_shard
+from headcount.mechanisms.batches.user_shards import users_of
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.auto import auto_partitions
 from headcount.mechanisms.partitions.rounds import STRATEGIES
@@ -168,7 +168,7 @@ def test_users_of_two_types_are_refused(collect, make_release, strategy):
 def test_rounds_by_zcdp_on_packed_shards_equal_the_pure_function(collect, make_release):
     rows, release = _rows(), make_release()
     rounds = zcdp_rounds(0.2, 1e-4, 5, Relation.ADD_REMOVE, "sips")
-    expected = named_in_rounds(one_shard([_batch(rows)]), rounds, release, "N").to_pylist()
+    expected = named_in_rounds(users_of([_batch(rows)]), rounds, release, "N").to_pylist()
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         packed = pipeline | beam.Create([_batch(rows)]) | UserShards(3) | PackShards()

@@ -32,7 +32,9 @@ from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.losses import Draw, Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type
-from headcount.mechanisms.batches.shards import Shard, one_shard
+from headcount.mechanisms.batches.shards import Shard
+from headcount.mechanisms.batches.threads import Parts
+from headcount.mechanisms.batches.user_shards import users_of
 from headcount.mechanisms.bound_choice.joint import JointChoice
 from headcount.mechanisms.bounding.steps import (
     LimitItemsStep,
@@ -47,7 +49,7 @@ from headcount.mechanisms.calibration.noise import make_plan
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.checks import check_above_0
 from headcount.mechanisms.choice.protocol import ChosenBound, check_relation
-from headcount.mechanisms.choice.run import choose_bound
+from headcount.mechanisms.choice.run import choose_of
 from headcount.mechanisms.counting.noisy import bounded_users, noisy_counts
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.rounds import Round, zcdp_rounds
@@ -175,17 +177,17 @@ class PlumeRelease:
         self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None
     ) -> tuple[pa.RecordBatch, PlumePlan | None]:
         """The same, and what follows from the bounds, if they were chosen."""
-        label, batches = self.name if label is None else label, list(batches)
+        label, users = self.name if label is None else label, users_of(batches)
         chosen = None
         if self.choice is not None:
-            chosen = choose_bound(batches, self.choice, release, f"{label}/ChooseBound")
+            chosen = choose_of(users, self.choice, release, f"{label}/ChooseBound")
         plan = self.plan(chosen)
-        return self.counts(one_shard(batches), plan, release, label), None if chosen is None else plan
+        return self.counts(users, plan, release, label), None if chosen is None else plan
 
-    def counts(self, shard: Shard | None, plan: PlumePlan, release: Release, label: str) -> pa.RecordBatch:
-        """The same of one shard with all users (None: there are none), for a plan."""
-        named = named_in_rounds(shard, plan.rounds, release, f"{label}/NamedItems", self.item_type)
-        rows = None if shard is None else shard.with_items(named)
+    def counts(self, users: Parts[Shard], plan: PlumePlan, release: Release, label: str) -> pa.RecordBatch:
+        """The same of users in shards, for a plan."""
+        named = named_in_rounds(users, plan.rounds, release, f"{label}/NamedItems", self.item_type)
+        rows = users.map(lambda shard: shard.with_items(named))
         bounded, where = bounded_users(rows, plan.steps, release, f"{label}/Counted"), f"{label}/NoisyCounts"
         return noisy_counts(bounded, plan.plan, release, where, item_type=self.item_type, named=named)
 

@@ -36,9 +36,9 @@ from headcount.mechanisms.batches.packing import to_ipc
 from headcount.mechanisms.bounding.steps import one_each, promise_of
 from headcount.mechanisms.calibration.bound import Bound
 from headcount.mechanisms.checks import check_whole
-from headcount.mechanisms.counting.noisy import bounded_batches
+from headcount.mechanisms.counting.noisy import bounded_batches, sums_of
 from headcount.mechanisms.counting.released import sorted_counts
-from headcount.mechanisms.counting.sums import add_sums, sum_items
+from headcount.mechanisms.counting.sums import add_sums
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.binomial import binomial
 from headcount.mechanisms.randomness.keys import Release
@@ -91,7 +91,7 @@ class Cohort:
         rows = nothing_shown(item_type)
         counted = [self._counted_rows(batch) for batch in batches]
         bounded = bounded_batches(counted, one_each(1), self._release, f"{self._label}/Answers")
-        chunks = [chunk for batch in bounded for _, chunk in sum_items(batch, 1)]
+        chunks, _ = sums_of(bounded)
         self._counted = True
         if chunks:
             items, sums = add_sums(chunks)

@@ -18,7 +18,7 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate.metrics import Metric, Metrics, parse_metric
 from headcount.mechanisms.aggregate.release import Aggregated, aggregate
 from headcount.mechanisms.batches.contributions import contribution_batch
-from headcount.mechanisms.batches.value_rows import one_value_shard
+from headcount.mechanisms.batches.user_shards import value_users_of
 from headcount.mechanisms.choice.exponential import probabilities
 from headcount.mechanisms.columns.value_ranges import VALUE_BITS, AutoRange, ChosenRange, ValueRange, value_columns
 from headcount.mechanisms.errors import ParameterError
@@ -157,7 +157,7 @@ def test_choices_are_near_the_best():
     choice = made.stages.ranges_choice
     assert choice is not None
     for name, (values, end) in LAWS.items():
-        shard = one_value_shard(batches(values, ASKED))
+        shard = value_users_of(batches(values, ASKED))[0]
         public = made.stages.ranges_table(made.stages.plan(None, made.stages.ends()[0][1]), len(KEYS))
         table = [one + other for one, other in zip(public, choice.user_table(shard), strict=True)]
         (law,) = map(probabilities, choice.exponents(table))

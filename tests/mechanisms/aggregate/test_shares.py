@@ -14,7 +14,7 @@ from headcount.mechanisms.aggregate.measures import make_plan
 from headcount.mechanisms.aggregate.metrics import Metric, Metrics, parse_metrics
 from headcount.mechanisms.aggregate.release import aggregate
 from headcount.mechanisms.batches.contributions import contribution_batch
-from headcount.mechanisms.batches.value_rows import one_value_shard
+from headcount.mechanisms.batches.user_shards import value_users_of
 from headcount.mechanisms.bounding.steps import step_subkeys
 from headcount.mechanisms.calibration.intervals import DEVIATIONS
 from headcount.mechanisms.columns.flags import Flag, carried_text, parse_carried
@@ -33,7 +33,7 @@ def batch_of(user: list[str], key: list[str], event: list[str], metrics: list[st
 def test_a_user_counts_by_any_of_its_rows_also_by_one_that_no_sum_sees():
     """Of fifty rows of a user one is a purchase, and sums see two of them at most: it has bought, and adds one flag."""
     metrics = Metrics.of([*ASKED, "events"])
-    shard = one_value_shard([batch_of(["u"] * 50 + ["v"] * 3, ["a"] * 53, [*["view"] * 49, "buy", *["view"] * 3])])
+    shard = value_users_of([batch_of(["u"] * 50 + ["v"] * 3, ["a"] * 53, [*["view"] * 49, "buy", *["view"] * 3])])[0]
     plan = make_plan(metrics, 1, 2, 1.0, Relation.ADD_REMOVE)
     batch = bounding.bounded_batch(shard, plan, step_subkeys(bytes(32), "id", "label", plan.steps), "label")
     flags = dict(zip(batch.column("user").to_pylist(), batch.column("flag0").to_pylist(), strict=True))

@@ -10,10 +10,10 @@ import pytest
 
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.shards import MISSING, gather, repack, split_by_user, unpack_shard
+from headcount.mechanisms.batches.user_shards import value_users_of
 from headcount.mechanisms.batches.value_rows import (
     ValueShard,
     gather_values,
-    one_value_shard,
     pack_values,
     unpack_values,
 )
@@ -66,7 +66,7 @@ def equal(one: ValueShard, other: ValueShard) -> bool:
 
 def test_all_rows_are_there_and_pairs_are_those_of_a_plain_shard():
     rows = made_rows()
-    shard = one_value_shard([batch_of(rows)])
+    shard = value_users_of([batch_of(rows)])[0]
     assert shard is not None and rows_of(shard) == truth(rows)
     chunks = [chunk for _, chunk in split_by_user(batch_of(rows), 1)]
     plain = gather(chunks)
@@ -104,7 +104,7 @@ def test_a_crowded_chunk_keeps_its_values():
 
 
 def test_packing_keeps_all_and_shows_the_pairs():
-    shard = one_value_shard([batch_of(made_rows())])
+    shard = value_users_of([batch_of(made_rows())])[0]
     assert shard is not None
     assert equal(unpack_values(pack_values(shard)), shard)
     pairs = unpack_shard(pack_values(shard))
@@ -113,7 +113,7 @@ def test_packing_keeps_all_and_shows_the_pairs():
 
 def test_some_items_and_some_pairs():
     rows = made_rows()
-    shard = one_value_shard([batch_of(rows)])
+    shard = value_users_of([batch_of(rows)])[0]
     assert shard is not None
     some = shard.with_items(pa.array(["k1", "k5", "unknown"])).compact()
     assert rows_of(some) == truth([row for row in rows if row[1] in ("k1", "k5")])

@@ -23,14 +23,9 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.shards import MOST_COUNT, Shard, one_shard
+from headcount.mechanisms.batches.threads import Parts
 from headcount.mechanisms.bound_choice import clip_choice as kept_module
-from headcount.mechanisms.bound_choice.clip_choice import (
-    CAP_STEP,
-    PARTS,
-    ClipCandidate,
-    ClipChoice,
-    totals_share,
-)
+from headcount.mechanisms.bound_choice.clip_choice import CAP_STEP, PARTS, ClipCandidate, ClipChoice, totals_share
 from headcount.mechanisms.bounding.steps import ClipNormStep, LimitPerItemStep, bound_shard
 from headcount.mechanisms.choice.exponential import gem_exponents, probabilities
 from headcount.mechanisms.choice.run import choose_of
@@ -362,15 +357,15 @@ def test_a_few_users_who_do_very_much_do_not_raise_the_cap():
 
 def test_a_clear_best_is_drawn_and_what_is_not_asked_for_is_not(make_release):
     """At epsilon 50 the best candidate has a chance above 1 - 1e-9."""
-    users = [{"a": 3, "b": 3}] * 2000
+    users = Parts.of(shard_of([{"a": 3, "b": 3}] * 2000))
     rich = dataclasses.replace(choice_of(), counts_budget=Budget(50), totals_budget=Budget(50), cap_budget=Budget(50))
-    chosen = choose_of(shard_of(users), rich, make_release(), "L", rich.items_table(2))
+    chosen = choose_of(users, rich, make_release(), "L", rich.items_table(2))
     assert chosen.bound in (4, 8) and chosen.max_per_item == 5 and chosen.totals_bound >= 6
-    totals = choose_of(shard_of(users), rich, make_release(), "L", rich.items_table(0))
+    totals = choose_of(users, rich, make_release(), "L", rich.items_table(0))
     assert totals[:3] == (0, 5, "") and totals.totals_bound >= 6
     counts = dataclasses.replace(rich, norms=(), totals_budget=None)
-    assert choose_of(shard_of(users), counts, make_release(), "L", counts.items_table(2)).totals_bound == 0
-    assert choose_of(None, rich, make_release(), "L", rich.items_table(2)).bound == 1
+    assert choose_of(users, counts, make_release(), "L", counts.items_table(2)).totals_bound == 0
+    assert choose_of(Parts.of(), rich, make_release(), "L", rich.items_table(2)).bound == 1
 
 
 def test_what_it_costs_and_says():

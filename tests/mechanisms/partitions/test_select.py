@@ -19,6 +19,8 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.accounting.thresholds import truncated_radius
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.shards import gather, one_shard, split_by_user
+from headcount.mechanisms.batches.threads import Parts
+from headcount.mechanisms.batches.user_shards import users_of
 from headcount.mechanisms.bounding.clipping import limit_items
 from headcount.mechanisms.bounding.steps import bound_shard, check_kept, step_subkeys
 from headcount.mechanisms.calibration.noise import calibrate_unknown_domain
@@ -173,9 +175,9 @@ class TestRounds:
         """Twenty items of 66 users each, who all have three common items as well; one item of each user counts. Once the common
         ones are named and gone, 66 is far above the last threshold of 31; a sample drawn with them has some 16."""
         rows = [(f"u{u}", item) for u in range(20 * 66) for item in ("a", "b", "c", f"r{u % 20}")]
-        rounds, shard = rounds_of(Budget(1, 1e-6), "sips", 1, 3, ONE), one_shard([rows_batch(rows)])
-        assert len(named_in_rounds(shard, rounds, make_release(), "L")) == 23
-        drawn_once = limit_items(shard, 1, bytes(32))
+        rounds, users = rounds_of(Budget(1, 1e-6), "sips", 1, 3, ONE), users_of([rows_batch(rows)])
+        assert len(named_in_rounds(users, rounds, make_release(), "L")) == 23
+        drawn_once = users.map(lambda shard: limit_items(shard, 1, bytes(32)))
         assert len(named_in_rounds(drawn_once, rounds, make_release(), "L")) < 8
 
     def test_every_round_draws_from_lanes_of_its_own(self, make_release):
@@ -209,7 +211,7 @@ class TestRounds:
         shard = bound_shard(shard_of_sizes([5] * 40), round_steps(5, "l2"), [bytes(32)] * 3, "x")
         (other,) = rounds_of(BUDGET, "weighted-laplace", 5, 3, ONE)
         with pytest.raises(InputError, match="calibrated for"):
-            noisy_counts([shard.to_batch()], other.plan, make_release(), "N")
+            noisy_counts(Parts.of(shard.to_batch()), other.plan, make_release(), "N")
 
 
 @pytest.mark.seconds
@@ -256,10 +258,10 @@ def test_what_makes_no_sense_is_refused(make, message):
 def test_shards_of_users_can_be_split_off_the_same(make_release):
     """The pure function sees one shard; gathering it from many batches in any order changes nothing."""
     rows = [(f"u{u}", f"i{(u * u + 3 * k) % 17}") for u in range(400) for k in range(u % 7)]
-    whole = one_shard([rows_batch(rows)])
+    whole = users_of([rows_batch(rows)])
     pieces = [rows_batch(rows[n::5]) for n in range(5)][::-1]
     chunks = [chunk for piece in pieces for _, chunk in split_by_user(piece, 1)]
     rounds = rounds_of(Budget(3, 1e-4), "sips", 2, 3, ONE)
     assert named_in_rounds(whole, rounds, make_release(), "L").equals(
-        named_in_rounds(gather(chunks), rounds, make_release(), "L")
+        named_in_rounds(Parts.of(gather(chunks)), rounds, make_release(), "L")
     )

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.batches.contributions import Place
-from headcount.mechanisms.batches.value_rows import one_value_shard
+from headcount.mechanisms.batches.user_shards import value_users_of
 from headcount.mechanisms.columns.person_rows import PersonRows
 from headcount.mechanisms.people.release import PeopleMechanism
 
@@ -40,7 +40,7 @@ def log(seed: int, users: int = 12, rows: int = 60, minutes: int = 8, nulls: boo
 def cells(made: PeopleMechanism, rows: PersonRows, table: pa.Table, public: Sequence[str]) -> Mapping[int, int]:
     """{number of a cell: its users} of a mechanism, before any noise, by the code that counts."""
     read = rows.of_schema(table.schema)
-    shard = one_value_shard([read.batch(batch, Place()) for batch in table.to_batches()])
+    shard = value_users_of([read.batch(batch, Place()) for batch in table.to_batches()])[0]
     if shard is None:
         return {}
     counted = made.counted(made.recorded(shard), pa.array(public, pa.string()))

@@ -14,7 +14,7 @@ import headcount
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import Place, contribution_batch
-from headcount.mechanisms.batches.value_rows import one_value_shard
+from headcount.mechanisms.batches.user_shards import value_users_of
 from headcount.mechanisms.columns.conditions import parse_condition
 from headcount.mechanisms.columns.person_rows import asked_of_people
 from headcount.mechanisms.errors import InputError, ParameterError
@@ -264,6 +264,6 @@ def test_times_of_any_text_are_read_and_other_types_are_refused_without_a_value(
 
 
 def test_contributions_of_others_are_refused_where_people_are_not_told_apart():
-    shard = one_value_shard([contribution_batch(pa.array(["a", "b"]), pa.array(["x", "y"]))])
+    shard = value_users_of([contribution_batch(pa.array(["a", "b"]), pa.array(["x", "y"]))])[0]
     with pytest.raises(InputError, match="leave out Contributions"):
         activity(Budget(1), [1, 2]).recorded(shard)

@@ -26,7 +26,7 @@ from headcount.mechanisms.aggregate.metrics import Metrics
 from headcount.mechanisms.aggregate.ranges import RangeChoice
 from headcount.mechanisms.aggregate.release import aggregate
 from headcount.mechanisms.batches.contributions import contribution_batch
-from headcount.mechanisms.batches.value_rows import one_value_shard
+from headcount.mechanisms.batches.user_shards import value_users_of
 from headcount.mechanisms.columns.value_ranges import AutoRange, value_columns
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.account import make_account
@@ -65,7 +65,7 @@ def logs(choice: RangeChoice, users: list[list[Row]], noise: float) -> list[np.n
         user, key, value, times = (list(column) for column in zip(*rows, strict=True))
         columns = value_columns(choice.ranges.values(), {"price": pa.array(value, pa.float64())})
         batch = contribution_batch(pa.array(user), pa.array(key), pa.array(times, pa.int64()), values=columns)
-        shard = one_value_shard([batch])
+        shard = value_users_of([batch])[0]
         table = [one + other for one, other in zip(table, choice.user_table(shard), strict=True)]
     return [np.array([-float(x) for x in column]) for column in choice.exponents(table)]
 

@@ -40,7 +40,8 @@ from headcount.mechanisms.aggregate.trees import BRANCHING, LEVELS, leaf_of
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.run_sums import run_sums
 from headcount.mechanisms.batches.shards import MISSING
-from headcount.mechanisms.batches.value_rows import ValueShard, one_value_shard
+from headcount.mechanisms.batches.user_shards import value_users_of
+from headcount.mechanisms.batches.value_rows import ValueShard
 from headcount.mechanisms.bounding.steps import step_subkeys
 from headcount.mechanisms.columns.value_ranges import ValueRange, value_columns
 
@@ -93,7 +94,7 @@ def shard_of(users: list[Rows], metrics: Metrics) -> ValueShard:
     rows = [(f"u{k:03}", key, price) for k, user in enumerate(users) for key, each in user.items() for price in each]
     user, key, price = (list(column) for column in zip(*rows, strict=True))
     values = value_columns(metrics.values, {"price": pa.array(price, pa.float64())})
-    shard = one_value_shard([contribution_batch(pa.array(user), pa.array(key), values=values)])
+    shard = value_users_of([contribution_batch(pa.array(user), pa.array(key), values=values)])[0]
     assert shard is not None
     return shard
 

@@ -111,7 +111,7 @@ def test_windows_that_are_made_of_bounded_rows_have_no_bound_and_get_no_noise(ma
     read = [only_domain(rows.batch(batch, Place()), made.domain) for batch in EVERY_DAY.to_batches()]
     bounded = bounded_batches(read, made.steps, release, "audit")
     assert noisy_counts(bounded, made.plan, release, "audit", made.domain, str).num_rows == len(made.domain)
-    wrong = [only_domain(in_windows(batch, rows.keys), made.domain) for batch in bounded]
+    wrong = bounded.map(lambda batch: only_domain(in_windows(batch, rows.keys), made.domain))
     with pytest.raises(InputError):
         noisy_counts(wrong, made.plan, release, "audit", made.domain, str)
 

@@ -13,6 +13,7 @@ import pytest
 from headcount.mechanisms.accounting.budget import Zcdp
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.batches.threads import Parts
 from headcount.mechanisms.choice.protocol import ChosenBound
 from headcount.mechanisms.count_release.papers.plume import PlumePlan, plume
 from headcount.mechanisms.counting.noisy import noisy_counts
@@ -87,11 +88,11 @@ def test_named_items_that_nobody_counts_for_get_the_noise_of_all(make_release):
     """
     plan = plume(Zcdp(1, 1e-6), max_items=9).plan()
     named = pa.array([f"named {k}" for k in range(20_000)])
-    rows = noisy_counts([], plan.plan, make_release(), "Mine", named=named)
+    rows = noisy_counts(Parts.of(), plan.plan, make_release(), "Mine", named=named)
     assert rows.column("item").to_pylist() == sorted(named.to_pylist())
     counts = np.asarray(rows.column("bounded_count")) / math.sqrt(9 / (2 * 0.5))
     assert abs(counts.var() - 1) < 5 * math.sqrt(2 / 20_000) and abs((3 * counts).var() - 1) > 5
-    assert noisy_counts([], plan.plan, make_release(), "Mine").num_rows == 0  # what leaving them out would give
+    assert noisy_counts(Parts.of(), plan.plan, make_release(), "Mine").num_rows == 0  # what leaving them out would give
 
 
 def test_named_items_stay_also_if_no_sample_has_them(make_release):

@@ -23,6 +23,7 @@ from headcount.mechanisms.aggregate.choice import KeysChoice
 from headcount.mechanisms.aggregate.ranges import RangeChoice
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.shards import MOST_COUNT, Shard
+from headcount.mechanisms.batches.threads import Parts
 from headcount.mechanisms.bound_choice.clip_choice import ClipChoice
 from headcount.mechanisms.calibration.noise import curve_chance
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
@@ -110,7 +111,7 @@ class Course:
         real_counts, real_decide, real_rows = noisy.noisy_counts, choice_run.decide, module.group_rows
 
         def counts(batches: Any, plan: NoisePlan, release: Any, label: str, named: Any = None, **more: Any) -> Any:
-            batches, sums = list(batches), Counter()
+            batches, sums = Parts.of(*batches), Counter()
             for batch in batches:
                 for item, count in zip(*(batch.column(name).to_pylist() for name in ("item", "count")), strict=True):
                     sums[item] += count << (plan.grid - plan.bound.grid)

@@ -22,6 +22,7 @@ from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.names import hash64
 from headcount.mechanisms.batches.packing import pack
 from headcount.mechanisms.batches.shards import bound_of, gather, split_by_user
+from headcount.mechanisms.batches.threads import Parts
 from headcount.mechanisms.bounding.clipping import rand_clip
 from headcount.mechanisms.bounding.steps import Step
 from headcount.mechanisms.calibration.bound import Bound
@@ -70,7 +71,7 @@ def test_a_user_with_many_one_off_items_stays_hidden_and_noise_on_raw_items_is_c
     release, raw = make_release(), _many_one_off_items()
     histogram = unbounded_histogram(Budget(1, 1e-3), bound=1)
     (bounded,) = bounded_batches([raw], histogram.steps, release, "A")
-    fixed = noisy_counts([bounded], histogram.plan, release, "B")
+    fixed = noisy_counts(Parts.of(bounded), histogram.plan, release, "B")
     assert not _above(_users_shown(fixed), USERS, 1e-3)
     assert len(bounded.column("item").unique()) <= USERS, "structural: at most min(C, m) items of a user get noise"
 
@@ -257,8 +258,8 @@ def test_two_bounded_collections_flattened_have_twice_the_sensitivity_and_are_re
     halves = [bounded_batches([rows], histogram.steps, release, label)[0] for label in ("One", "Two")]
     assert sum(sum(_sums(half).values()) for half in halves) == 2 * bound
     with pytest.raises(InputError, match="may count twice"):
-        noisy_counts(halves, histogram.plan, release, "Noise")
-    assert noisy_counts(halves[:1], histogram.plan, release, "Noise").num_rows == 0
+        noisy_counts(Parts.of(*halves), histogram.plan, release, "Noise")
+    assert noisy_counts(Parts.of(halves[0]), histogram.plan, release, "Noise").num_rows == 0
 
 
 def test_evidence_of_one_origin_passes_and_any_other_does_not():

@@ -22,8 +22,8 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate.release import aggregate
 from headcount.mechanisms.batches.distinct import distinct
 from headcount.mechanisms.batches.shards import MOST_COUNT, Shard
+from headcount.mechanisms.batches.threads import Parts
 from headcount.mechanisms.domains.partly_public import PartlyPublic
-from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.histogram import estimates as module
 from headcount.mechanisms.histogram.estimates import EstimatesMechanism
 from headcount.mechanisms.histogram.factory import estimates
@@ -181,24 +181,23 @@ def test_a_page_that_counts_once_for_each_of_its_days_is_caught(make_release, mo
     assert not fits(audited(mechanism, *neighbours, make_release("mutated"), monkeypatch), mechanism)
 
 
-def test_counts_that_are_bounded_on_pages_alone_are_refused(make_release, monkeypatch):
+def test_counts_that_are_bounded_on_pages_alone_are_caught(make_release, monkeypatch):
     """A user's pages are within the norm, and with all days of each it is above."""
     real = module.bounded_users
 
-    def on_pages(shard: Shard, steps: Any, release: Any, label: str) -> list[pa.RecordBatch]:
+    def on_pages(users: Any, steps: Any, release: Any, label: str) -> Parts[pa.RecordBatch]:
         if "/Counts" not in label:
-            return real(shard, steps, release, label)
-        (bounded,) = real(DOMAIN.projected(shard), steps, release, label)
+            return real(users, steps, release, label)
+        (bounded,) = real(users.map(DOMAIN.projected), steps, release, label)
         rows = bounded.to_pylist()
         kept = [(row["user"], f"{row['item']}\x1f{day}", row["count"]) for row in rows for day in DAYS]
         user, item, count = (pa.array(list(column)) for column in zip(*kept, strict=True))
         columns = [user.dictionary_encode(), item.dictionary_encode(), count]
-        return [pa.RecordBatch.from_arrays(columns, schema=bounded.schema)]
+        return Parts.of(pa.RecordBatch.from_arrays(columns, schema=bounded.schema))
 
     mechanism, neighbours = mechanism_of("events"), (crowd(), [*crowd(), TARGETS["all"]])
     monkeypatch.setattr(module, "bounded_users", on_pages)
-    with pytest.raises(InputError, match="not bounded"):
-        audited(mechanism, *neighbours, make_release(), monkeypatch)
+    assert not fits(audited(mechanism, *neighbours, make_release(), monkeypatch), mechanism)
 
 
 def test_rows_outside_of_the_list_that_name_pages_are_caught(make_release, monkeypatch):

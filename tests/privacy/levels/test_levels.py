@@ -23,6 +23,7 @@ import pytest
 
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import MOST_COUNT, Shard, one_shard
+from headcount.mechanisms.batches.threads import Parts
 from headcount.mechanisms.bounding import steps
 from headcount.mechanisms.bounding.clipping import clip_grid, squared_norms
 from headcount.mechanisms.columns.keys import JOINT
@@ -150,7 +151,9 @@ def test_no_small_user_exceeds_the_norm_of_all_levels(name, make_release):
     for bound in [UNIT] if choice is None else sorted({each.bound for each in choice.candidates}):
         chosen = None if choice is None else choice.ends()[0]._replace(bound=bound, items=9)
         plan = mechanism.stages.plan(names, chosen)
-        (batch,) = bounded_users(mechanism.of_counts(cells, tree, plan), plan.counts_steps, make_release(), "x")
+        (batch,) = bounded_users(
+            Parts.of(mechanism.of_counts(cells, tree, plan)), plan.counts_steps, make_release(), "x"
+        )
         unit = bound << clip_grid(bound)
         norms = squared_norms(one_shard([batch.replace_schema_metadata(None)])) ** 0.5 / unit
         assert norms.max() <= 1

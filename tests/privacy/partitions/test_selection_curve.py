@@ -17,7 +17,7 @@ from scipy import stats
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
-from headcount.mechanisms.batches.shards import one_shard
+from headcount.mechanisms.batches.user_shards import users_of
 from headcount.mechanisms.calibration.noise import curve_chance
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions import selection_curve as curves
@@ -389,5 +389,5 @@ def test_a_law_releases_names_and_nothing_of_their_sums(make_release):
     rows = {"user": [f"u{u}" for u in range(900)], "item": [f"i{min(u, 300) % 3}" for u in range(900)]}
     batch = contribution_batch(*(pa.array(column) for column in rows.values()))
     rounds = rounds_of(Budget(1, 1e-3), "law", 1, 3, ONE)
-    named = counts_in_rounds(one_shard([batch]), rounds, make_release(), "L")
+    named = counts_in_rounds(users_of([batch]), rounds, make_release(), "L")
     assert named.num_rows == 3 and len(set(named.column(1).to_pylist())) == 1

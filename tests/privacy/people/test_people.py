@@ -19,7 +19,7 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.gaussian import gaussian_delta
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import Place, contribution_batch
-from headcount.mechanisms.batches.value_rows import one_value_shard
+from headcount.mechanisms.batches.user_shards import value_users_of
 from headcount.mechanisms.bounding.steps import bound_shard
 from headcount.mechanisms.columns.person_rows import asked_of_people
 from headcount.mechanisms.people import funnel as funnels
@@ -152,7 +152,7 @@ def test_whatever_a_record_is_a_user_is_bounded(name):
     made, _ = QUESTIONS[name]
     every = np.arange(3 * made.table.cells)
     batch = contribution_batch(pa.array(["a"] * len(every) + ["b"]), pa.array([*every, 0]))
-    shard = one_value_shard([batch]).pairs
+    shard = value_users_of([batch])[0].pairs
     bounded = bound_shard(shard, made.table.steps, [bytes(32)] * len(made.table.steps), "test")
     held = [set(np.asarray(bounded.items)[bounded.item[bounded.offsets[u] : bounded.offsets[u + 1]]]) for u in (0, 1)]
     assert all(1 <= len(each) <= made.table.most for each in held)

@@ -19,7 +19,7 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.packing import pack
-from headcount.mechanisms.batches.shards import one_shard
+from headcount.mechanisms.batches.user_shards import users_of
 from headcount.mechanisms.calibration.bound import Bound
 from headcount.mechanisms.calibration.noise import calibrate_public_domain, calibrate_unknown_domain
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
@@ -119,8 +119,8 @@ def test_rounds_of_a_selection_draw_independent_noise_and_one_label_for_all_is_c
         )
     names = pa.array(np.arange(2500))
     (each,) = rounds_of(Budget(1, 1e-9), "weighted-gaussian", 1, 3, Relation.ADD_REMOVE)
-    shard = one_shard([contribution_batch(names, names)])
-    assert len(named_in_rounds(shard, (each, each), make_release(), "Rounds", int)) == 0
+    users = users_of([contribution_batch(names, names)])
+    assert len(named_in_rounds(users, (each, each), make_release(), "Rounds", int)) == 0
     assert independent(*drawn) != mutated
 
 

@@ -169,8 +169,7 @@ def search_rounds(make_release: Any, monkeypatch: pytest.MonkeyPatch) -> np.ndar
     )
     batch = contribution_batch(pa.array(np.arange(60)), pa.array(np.zeros(60, dtype=np.int64)))
     bounded = quantiles.bounded_batches([batch], search.steps, make_release(), "B")
-    chunks = [chunk for part in bounded for _, chunk in quantiles.sum_items(part, 1)]
-    origins = [quantiles.Origin.of(part) for part in bounded]
+    chunks, origins = quantiles.sums_of(bounded)
     with monkeypatch.context() as context:
         context.setattr(QuantileSearch, "_shown", recorded)
         for k in range(640):

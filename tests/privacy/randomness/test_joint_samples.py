@@ -17,7 +17,8 @@ import pytest
 from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
-from headcount.mechanisms.batches.shards import Shard, gather, one_shard, split_by_user
+from headcount.mechanisms.batches.shards import Shard, gather, split_by_user
+from headcount.mechanisms.batches.user_shards import users_of
 from headcount.mechanisms.bounding import clipping, steps
 from headcount.mechanisms.bounding.steps import LimitItemsStep, RandClipStep, Step
 from headcount.mechanisms.count_release.papers.plume import plume
@@ -120,7 +121,7 @@ def test_rounds_of_sips_sample_independently_and_one_sample_for_all_rounds_is_ca
     seen: list[Shard] = []
     spied(monkeypatch, seen)
     rounds = rounds_of(Budget(1e-3, 1e-9), "sips", 2, 2, Relation.ADD_REMOVE)
-    named = named_in_rounds(one_shard([equal_users()]), rounds, make_release(), "Sips", int)
+    named = named_in_rounds(users_of([equal_users()]), rounds, make_release(), "Sips", int)
     assert len(named) == 0 and len(seen) == 2
     assert independent(*map(outcome, seen)) != mutated
 

@@ -1,4 +1,4 @@
-"""The group of a busy user grows with its distinct items and not with its rows; nothing is lost; little is held."""
+"""Every user is in one shard, with all rows; the group of a busy user grows with its distinct items and not with its rows."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from headcount.mechanisms.batches import hot_shards
-from headcount.mechanisms.batches.hot_shards import HotShards
+from headcount.mechanisms.batches import user_shards
 from headcount.mechanisms.batches.shards import gather, split_by_user, stands_out
+from headcount.mechanisms.batches.user_shards import HotShards, users_of
 
 SHARDS = 16
 
@@ -19,8 +19,8 @@ SHARDS = 16
 @pytest.fixture
 def small(monkeypatch):
     """Limits that fit a test."""
-    monkeypatch.setattr(hot_shards, "_HOT", 1000)
-    monkeypatch.setattr(hot_shards, "_HELD", 200_000)
+    monkeypatch.setattr(user_shards, "_HOT", 1000)
+    monkeypatch.setattr(user_shards, "_HELD", 200_000)
 
 
 def _batches(number: int, hot_items: int, counted: bool = False) -> list[pa.RecordBatch]:
@@ -113,3 +113,24 @@ def test_standing_out():
     assert stands_out(70, 100, 4) and not stands_out(50, 100, 4)
     assert stands_out(30, 100, 16) and not stands_out(20, 100, 16)
     assert stands_out(1, 100, 1000) and not stands_out(1, 1000, 1000)
+
+
+def test_all_users_are_in_one_shard_or_in_several_each_with_all_rows(monkeypatch):
+    batches = _batches(5, 40, counted=True)
+    whole = users_of(iter(batches))
+    assert len(whole) == 1
+    monkeypatch.setattr(user_shards, "_ONE", 6000)
+    parts = users_of(iter(batches))
+    assert len(parts) == SHARDS
+    users = [user for part in parts for user in part.users.to_pylist()]
+    assert len(users) == len(set(users)) and set(users) == set(whole[0].users.to_pylist())
+    assert sum(parts.each(lambda part: int(part.count.sum()))) == whole[0].count.sum()
+    totals = {
+        user: total for part in [*parts] for user, total in zip(part.users.to_pylist(), part.totals(), strict=True)
+    }
+    assert totals == dict(zip(whole[0].users.to_pylist(), whole[0].totals(), strict=True))
+
+
+def test_without_rows_there_are_no_parts():
+    assert len(users_of([])) == 0
+    assert len(users_of(batch.slice(0, 0) for batch in _batches(1, 1))) == 0

@@ -1,0 +1,111 @@
+"""All users of contribution batches, in shards: each user is in one of them, with all rows.
+
+`users_of` is for one process: few rows are one shard, and more are cut into several, so that no step holds all rows at once and
+two cores work. In a pipeline, `transforms.core.user_shards` does it.
+
+`HotShards` holds back the chunks of shards that get far more than their share, because one user has very many rows. All rows of
+a user must meet in one group, and a runner may refuse a group that is too large (docs/limits.md). Within one batch equal (user,
+item) pairs are added up already; here this goes on over the batches of a worker, so that the group of a busy user grows with
+its distinct items, not with its rows.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from headcount.mechanisms.batches.packing import from_ipc, to_ipc
+from headcount.mechanisms.batches.shards import (
+    Shard,
+    gather,
+    pack_shard,
+    repack,
+    split_by_user,
+    stands_out,
+    unpack_shard,
+)
+from headcount.mechanisms.batches.threads import Parts, ahead
+from headcount.mechanisms.batches.value_rows import ValueShard, gather_values, pack_values, unpack_values
+
+_ONE = 1 << 21  # rows that are one shard
+_SHARDS = 16  # of more rows
+
+_HOT = 8 << 20  # bytes of a shard below which its group is no trouble
+_HELD = 64 << 20  # bytes that are held back at most, besides those of one batch
+
+
+class HotShards:
+    """Passes chunks on, but holds back those of hot shards and repacks them. Nothing is lost, and memory is bounded."""
+
+    def __init__(self, shards: int) -> None:
+        self._shards = shards
+        self._seen = [0] * shards
+        self._held: dict[int, list[bytes]] = {}
+
+    def add(self, chunks: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+        """What can go on when the chunks of one batch come."""
+        chunks = list(chunks)  # all are counted before any is judged
+        for shard, chunk in chunks:
+            self._seen[shard] += len(chunk)
+        total = sum(self._seen)
+        for shard, chunk in chunks:
+            if self._seen[shard] < _HOT or not stands_out(self._seen[shard], total, self._shards):
+                yield shard, chunk
+            else:
+                self._held.setdefault(shard, []).append(chunk)
+        if self._bytes() > _HELD:
+            self._repack()
+            if self._bytes() > _HELD // 2:  # mostly distinct pairs: to hold them longer would gain little
+                yield from self._release()
+
+    def rest(self) -> Iterator[tuple[int, bytes]]:
+        """What was held back, at the end."""
+        self._repack()
+        yield from self._release()
+
+    def _repack(self) -> None:
+        self._held = {shard: [repack(chunks)] for shard, chunks in self._held.items()}
+
+    def _release(self) -> Iterator[tuple[int, bytes]]:
+        held, self._held = self._held, {}
+        for shard, chunks in held.items():
+            for chunk in chunks:
+                yield shard, to_ipc(from_ipc(chunk), compress=True)
+
+    def _bytes(self) -> int:
+        return sum(len(chunk) for chunks in self._held.values() for chunk in chunks)
+
+
+def users_of(batches: Iterable[pa.RecordBatch]) -> Parts[Shard]:
+    """All users of contribution batches; no shard without a row."""
+    return _chunks(batches).map(gather).held(pack_shard, unpack_shard)
+
+
+def value_users_of(batches: Iterable[pa.RecordBatch]) -> Parts[ValueShard]:
+    """The same with the numbers that rows carry."""
+    return _chunks(batches).map(gather_values).held(pack_values, unpack_values)
+
+
+def _chunks(batches: Iterable[pa.RecordBatch]) -> Parts[list[bytes]]:
+    """The chunks of each shard, which are let go of when they are looked at."""
+    coming = iter(batches)
+    first, rows = [], 0
+    for batch in coming:
+        first.append(batch)
+        rows += batch.num_rows
+        if rows > _ONE:
+            break
+    shards = _SHARDS if rows > _ONE else 1
+    found: dict[int, list[bytes]] = {}
+    for chunks in ahead(lambda batch: list(split_by_user(batch, shards)), itertools.chain(_used_up(first), coming)):
+        for shard, chunk in chunks:
+            found.setdefault(shard, []).append(chunk)
+    return Parts([functools.partial(found.pop, shard) for shard in sorted(found)])
+
+
+def _used_up(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    while batches:
+        yield batches.pop(0)
