@@ -65,10 +65,7 @@ def em_exponents(losses: Sequence[Rational], spread: Rational, epsilon: Rational
     share, and moves Z by a mean of such factors. So log P(c) moves by at most l (max dq - min dq) <= epsilon.
     """
     ratios, step = _ratios("losses", losses), _positive("epsilon", epsilon) / _positive("spread", spread)
-    low, unit = ratios[0]
-    for n, d in ratios:
-        if n * unit < low * d:
-            low, unit = n, d
+    low, unit = _least(ratios)
     times, parts = step.numerator, step.denominator * unit
     return [
         Fraction(times * (n * unit - low * d), parts * d) for n, d in ratios
@@ -141,9 +138,11 @@ def select(exponents: Sequence[Fraction], lanes: Lanes) -> int:
 
 def probabilities(exponents: Sequence[Fraction]) -> npt.NDArray[np.float64]:
     """What `select` gives to each candidate, in floats: for audits and reports."""
-    values = _fractions("exponents", exponents)
-    low = min(values)
-    weights = np.exp([-float(value - low) for value in values])  # the difference is taken before it is rounded
+    ratios = _ratios("exponents", exponents)
+    low, unit = _least(ratios)
+    weights = np.exp(
+        [-((n * unit - low * d) / (d * unit)) for n, d in ratios]
+    )  # the difference is taken before it is rounded
     return weights / weights.sum()
 
 
@@ -229,6 +228,15 @@ def _excess(exponents: Sequence[Fraction]) -> tuple[Integers, int]:
     low = min(numerators)
     wide = max(max(numerators) - low, denominator) > _LARGEST
     return np.array([n - low for n in numerators], dtype=object if wide else np.int64), denominator
+
+
+def _least(ratios: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """The least of these ratios."""
+    low, unit = ratios[0]
+    for n, d in ratios:
+        if n * unit < low * d:
+            low, unit = n, d
+    return low, unit
 
 
 def _fractions(what: str, values: Sequence[Any]) -> list[Fraction]:
