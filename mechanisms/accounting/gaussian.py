@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -21,6 +22,9 @@ STEPS = 2**10
 
 # Beyond this the two tails of the Gaussian formula cancel to less than the digits that the shares above need.
 LARGEST_GAUSSIAN_SIGMA = 1e8
+
+# Below this, normal probabilities come close to leaving the floats.
+_SERIES_BELOW = -30
 
 
 @functools.lru_cache(maxsize=16)
@@ -62,7 +66,7 @@ def gaussian_delta(epsilon: Any, distance: Any, sigma: float) -> np.ndarray:
 
 def log_normal_of(x: float) -> float:
     """ln P[N(0, 1) <= x]. Far below, where the probability leaves the floats, by its asymptotic series (error 1e-9)."""
-    if x > -30:
+    if x > _SERIES_BELOW:
         return math.log(math.erfc(-x / math.sqrt(2)) / 2)
     square = x * x
     return (
@@ -71,9 +75,16 @@ def log_normal_of(x: float) -> float:
 
 
 def log_normal(x: Any) -> np.ndarray:
-    """The same elementwise. (scipy.special would take longer to import than all of these take to compute.)"""
+    """The same elementwise, to the last bit. (scipy.special would take longer to import than all of these take to compute.)"""
     x = np.asarray(x, float)
-    return np.fromiter(map(log_normal_of, x.ravel().tolist()), float, x.size).reshape(x.shape)
+    if not (x > _SERIES_BELOW).all():
+        return np.fromiter(map(log_normal_of, x.ravel().tolist()), float, x.size).reshape(x.shape)
+    chances = _each(math.erfc, -x / math.sqrt(2)) / 2
+    return _each(math.log, chances).reshape(x.shape)
+
+
+def _each(function: Callable[[float], float], x: np.ndarray) -> np.ndarray:
+    return np.fromiter(map(function, x.ravel().tolist()), float, x.size)
 
 
 @functools.lru_cache(maxsize=16)

@@ -79,8 +79,23 @@ class HotShards:
         return sum(len(chunk) for chunks in self._held.values() for chunk in chunks)
 
 
+class Gathered(tuple[pa.RecordBatch, ...]):
+    """Contribution batches whose users were brought together once, for all releases that are made of them."""
+
+    users: Parts[Shard]
+
+    @classmethod
+    def of(cls, batches: Iterable[pa.RecordBatch]) -> Gathered:
+        """These batches, with their users."""
+        made = cls(batches)
+        made.users = users_of(iter(made))
+        return made
+
+
 def users_of(batches: Iterable[pa.RecordBatch]) -> Parts[Shard]:
     """All users of contribution batches; no shard without a row."""
+    if isinstance(batches, Gathered):
+        return batches.users
     return _chunks(batches).map(gather).held(pack_shard, unpack_shard)
 
 

@@ -7,6 +7,7 @@ Proof: docs/proofs/histogram.md.
 from __future__ import annotations
 
 import decimal
+import functools
 import math
 from fractions import Fraction
 from typing import Literal
@@ -165,6 +166,7 @@ def curve_chance(law: bytes, state: int) -> float:
     return int.from_bytes(law[16 * state : 16 * state + 16], "little") / 2.0**128
 
 
+@functools.lru_cache(maxsize=256)  # a study makes the same plan for each of its releases
 def curve_plan(law: bytes, grid: int, budget: Budget, relation: Relation, bound: Bound) -> NoisePlan:
     """The plan that names by a selection curve."""
     chances = [curve_chance(law, state) for state in range(len(law) // 16)]

@@ -19,6 +19,7 @@ Neglected: a candidate whose exponent is above the smallest by more than GEOMETR
 from __future__ import annotations
 
 import bisect
+import functools
 import itertools
 import math
 import numbers
@@ -63,9 +64,12 @@ def em_exponents(losses: Sequence[Rational], spread: Rational, epsilon: Rational
     Proof for `select`: P(c) = e^-x(c) / Z. With l = epsilon / spread, dq moves e^-x(c) by e^(-l dq(c)), up to a factor that all
     share, and moves Z by a mean of such factors. So log P(c) moves by at most l (max dq - min dq) <= epsilon.
     """
-    values, spread, epsilon = _fractions("losses", losses), _positive("spread", spread), _positive("epsilon", epsilon)
-    low = min(values)
-    return [epsilon * (value - low) / spread for value in values]
+    ratios, step = _ratios("losses", losses), _positive("epsilon", epsilon) / _positive("spread", spread)
+    low, unit = _least(ratios)
+    times, parts = step.numerator, step.denominator * unit
+    return [
+        Fraction(times * (n * unit - low * d), parts * d) for n, d in ratios
+    ]  # one fraction of each, as it takes time
 
 
 def gem_exponents(
@@ -109,6 +113,7 @@ def gem_exponents(
     return [step * score for score in _gem_scores(values, weights, one_sided, tau)]
 
 
+@functools.lru_cache(maxsize=1024)
 def log_weight(weight: float, times: float = 1) -> Fraction:
     """What to add to the exponent of a candidate of the public weight `weight ** -times`, on both neighbours."""
     return Fraction(round(times * math.log(weight) * 2**20), 2**20)
@@ -133,9 +138,11 @@ def select(exponents: Sequence[Fraction], lanes: Lanes) -> int:
 
 def probabilities(exponents: Sequence[Fraction]) -> npt.NDArray[np.float64]:
     """What `select` gives to each candidate, in floats: for audits and reports."""
-    values = _fractions("exponents", exponents)
-    low = min(values)
-    weights = np.exp([-float(value - low) for value in values])  # the difference is taken before it is rounded
+    ratios = _ratios("exponents", exponents)
+    low, unit = _least(ratios)
+    weights = np.exp(
+        [-((n * unit - low * d) / (d * unit)) for n, d in ratios]
+    )  # the difference is taken before it is rounded
     return weights / weights.sum()
 
 
@@ -221,6 +228,15 @@ def _excess(exponents: Sequence[Fraction]) -> tuple[Integers, int]:
     low = min(numerators)
     wide = max(max(numerators) - low, denominator) > _LARGEST
     return np.array([n - low for n in numerators], dtype=object if wide else np.int64), denominator
+
+
+def _least(ratios: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """The least of these ratios."""
+    low, unit = ratios[0]
+    for n, d in ratios:
+        if n * unit < low * d:
+            low, unit = n, d
+    return low, unit
 
 
 def _fractions(what: str, values: Sequence[Any]) -> list[Fraction]:

@@ -107,18 +107,24 @@ class LimitedChoice(TableChoice):
 
     def exponents(self, table: Sequence[int], limit: int) -> list[Fraction]:
         """The exponents of these candidates."""
+        return self._exponents(self._losses(table), limit)
+
+    def _losses(self, table: Sequence[int]) -> list[Fraction]:
+        return self.scored.losses(table[: self.scored.entries])
+
+    def _exponents(self, losses: Sequence[Fraction], limit: int) -> list[Fraction]:
         scored, places = self.scored, self.within(limit)
-        losses = scored.losses(table[: scored.entries])
-        spread = self.relation.users * max(scored.sensitivity(self.candidates[place]) for place in places)
+        spread = self.relation.users * max(scored.sensitivities[place] for place in places)
         exponents = em_exponents([losses[place] for place in places], spread, scored.budget.epsilon_fraction)
         weights = [log_weight(limit / self.candidates[place].items, tuning.MANY_ITEMS_REWARD) for place in places]
         return [exponent + weight for exponent, weight in zip(exponents, weights, strict=True)]
 
     def chances(self, table: Sequence[int]) -> np.ndarray:
         """What `choose` gives to each candidate, in floats: for audits and reports."""
-        found = np.zeros(len(self.candidates))
+        found, losses = np.zeros(len(self.candidates)), self._losses(table)
         for limit, chance in zip(self.limits, probabilities(self.limit_exponents(table)).tolist(), strict=True):
-            found[self.within(limit)] += chance * probabilities(self.exponents(table, limit))
+            if chance > 0:
+                found[self.within(limit)] += chance * probabilities(self._exponents(losses, limit))
         return found
 
     def choose(self, table: Sequence[int], lanes: Lanes) -> ChosenStrategy:

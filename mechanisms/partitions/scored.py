@@ -18,6 +18,7 @@ replacing a user is the difference of two such moves. Proof: docs/proofs/partiti
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -89,13 +90,23 @@ class PartitionChoice(ExponentialChoice[ChosenStrategy]):
         """What one stands for in the table."""
         return candidate.worth / (8 * candidate.threshold << FRACTION_BITS)
 
+    @functools.cached_property
+    def units(self) -> list[Fraction]:
+        """The same of each candidate."""
+        return [self.unit(candidate) for candidate in self.candidates]
+
     def sensitivity(self, candidate: StrategyCandidate) -> Fraction:
         """By how much one user can change the loss."""
         return candidate.worth * candidate.weight_of_all(THRESHOLD_BITS)[1] / candidate.threshold
 
+    @functools.cached_property
+    def sensitivities(self) -> list[Fraction]:
+        """The same of each candidate."""
+        return [self.sensitivity(candidate) for candidate in self.candidates]
+
     def losses(self, table: Sequence[int]) -> list[Fraction]:
         """The loss of each candidate."""
-        return [-score * self.unit(candidate) for score, candidate in zip(table, self.candidates, strict=True)]
+        return [-score * unit for score, unit in zip(table, self.units, strict=True)]
 
     def ends(self) -> tuple[ChosenStrategy, ChosenStrategy]:
         """The choices with the fewest and the most items per user."""

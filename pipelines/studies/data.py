@@ -16,16 +16,18 @@ from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.run_sums import sum_by_code
 from headcount.mechanisms.batches.shards import Shard, one_shard
+from headcount.mechanisms.batches.user_shards import Gathered
 
 
 @dataclasses.dataclass(frozen=True)
 class Data:
     """Contributions, each (user, item) pair once, and for each of the distinct `items` its true `events` and `users`.
 
-    `pairs` are the distinct items of each user. Releases of the consolidated batch are those of the rows that it came from.
+    `pairs` are the distinct items of each user. Releases of the consolidated batch are those of the rows that it came from, and
+    its users are brought together once for all of them.
     """
 
-    batches: tuple[pa.RecordBatch, ...]
+    batches: Gathered
     item_type: type
     items: Names
     events: np.ndarray
@@ -69,7 +71,8 @@ def of_shard(shard: Shard | None, item_type: type = str) -> Data:
     """The data of one shard with all users (None: there are none)."""
     if shard is None:
         nothing = np.zeros(0, dtype=np.int64)
-        return Data((), item_type, pa.array([], arrow_type(item_type)), nothing, nothing, nothing)
+        return Data(Gathered.of(()), item_type, pa.array([], arrow_type(item_type)), nothing, nothing, nothing)
     users = np.bincount(shard.item, minlength=len(shard.items))
     events = sum_by_code(shard.item, shard.count, len(shard.items))
-    return Data((shard.to_batch(),), item_type, shard.items, events, users, shard.rows_per_user())
+    batches = Gathered.of([shard.to_batch()])
+    return Data(batches, item_type, shard.items, events, users, shard.rows_per_user())

@@ -13,12 +13,15 @@ Items may be the leaves of a `tree`, in one part of which users stay. And events
 from __future__ import annotations
 
 import dataclasses
+import functools
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
+from headcount.mechanisms.batches.run_sums import begins_run
 from headcount.mechanisms.batches.shards import Shard
+from headcount.pipelines.studies.populations.normal import normal_quantiles
 from headcount.pipelines.studies.populations.trees import ItemTree
 
 #: What one user does at most.
@@ -44,16 +47,28 @@ class UserModel:
 
     def sizes(self, quantiles: np.ndarray) -> np.ndarray:
         """The events of the users at these quantiles, 1 at least."""
-        from scipy.special import ndtri
+        return self._sizes(_beyond(quantiles, self.heavy))
 
-        beyond = -np.log1p(-quantiles) if self.heavy else ndtri(quantiles)
+    def _sizes(self, beyond: np.ndarray) -> np.ndarray:
+        """The same by normal, or exponential, numbers."""
         logs = np.clip(self.centre + self.spread * beyond, 0.0, np.log(MOST_EVENTS))
         return np.exp(logs).astype(np.int64)
 
     @cached_property
     def mean(self) -> float:
         """The events of a user on average."""
-        return float(self.sizes((np.arange(_QUANTILES) + 0.5) / _QUANTILES).mean())
+        return float(self._sizes(_beyond_all(self.heavy)).mean())
+
+
+def _beyond(quantiles: np.ndarray, heavy: bool) -> np.ndarray:
+    """The exponential, or normal, numbers at these quantiles."""
+    return -np.log1p(-quantiles) if heavy else normal_quantiles(quantiles)
+
+
+@functools.cache
+def _beyond_all(heavy: bool) -> np.ndarray:
+    """The same at quantiles that stand for all users."""
+    return _beyond((np.arange(_QUANTILES) + 0.5) / _QUANTILES, heavy)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -95,17 +110,20 @@ class Population:
             item = self._items(random, sizes[user], user)
         else:
             favourite = np.minimum(random.random(len(user)) ** (-1 / habit), 2.0**_FAVOURITES - 1).astype(np.int64)
-            _, first = np.unique(favourite, return_inverse=True)
-            _, one, place = np.unique(
-                user * (int(first.max(initial=0)) + 1) + first, return_index=True, return_inverse=True
-            )
+            favourite += user << _FAVOURITES  # there are fewer users than 2**23
+            order = np.argsort(favourite, kind="stable")
+            starts = begins_run(favourite[order])
+            one, place = order[starts], np.empty(len(order), dtype=np.int64)
+            place[order] = np.cumsum(starts) - 1
             item = self._items(random, sizes[user[one]], user[one])[place]
-        pairs, count = np.unique(user << 32 | item, return_counts=True)
-        held, item = np.unique(pairs & 0xFFFFFFFF, return_inverse=True)
+        pairs = np.sort(user << 32 | item)
+        starts = np.flatnonzero(begins_run(pairs))
+        pairs, count = pairs[starts], np.diff(starts, append=len(pairs))
+        item = pairs & 0xFFFFFFFF
+        drawn = np.bincount(item, minlength=len(self.items)) > 0
         rows = np.bincount(pairs >> 32, minlength=number)
-        return Shard(
-            pa.array(np.arange(number)), pa.array(held), np.append(0, np.cumsum(rows)), item, count.astype(np.int64)
-        )
+        held, item = np.flatnonzero(drawn), (np.cumsum(drawn) - 1)[item]
+        return Shard(pa.array(np.arange(number)), pa.array(held), np.append(0, np.cumsum(rows)), item, count)
 
     def _items(self, random: np.random.Generator, sizes: np.ndarray, user: np.ndarray) -> np.ndarray:
         """An item for each of these, drawn by these users, who do so much."""

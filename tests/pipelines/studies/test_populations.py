@@ -6,6 +6,8 @@ needs, and two to three standard deviations of the fit at these sizes.
 
 from __future__ import annotations
 
+from statistics import NormalDist
+
 import numpy as np
 import pytest
 
@@ -21,6 +23,7 @@ from headcount.pipelines.studies.forecast import similar_budget
 from headcount.pipelines.studies.populations import assumed, user_model
 from headcount.pipelines.studies.populations.item_model import NoisyCounts, fit_items
 from headcount.pipelines.studies.populations.models import Population, UserModel
+from headcount.pipelines.studies.populations.normal import normal_quantiles
 from tests.fixed_key import write_fixed_key
 
 
@@ -197,3 +200,10 @@ def test_what_does_not_tell_enough_is_refused(command, parameters, rows, words):
         from_release.read_release(
             {"command": command, "details": details}, [{"bounded_count": 1.0, "noise_stddev": 1.0}] * rows
         )
+
+
+def test_normal_quantiles_are_those_of_the_normal_distribution_far_into_its_tails():
+    tails = 10.0 ** -np.arange(1, 15)
+    chances = np.concatenate([np.linspace(0.001, 0.999, 999), tails, 1 - tails[:12]])
+    expected = [NormalDist().inv_cdf(chance) for chance in chances.tolist()]
+    assert normal_quantiles(chances) == pytest.approx(expected, rel=1e-14, abs=1e-15)
