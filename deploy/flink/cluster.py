@@ -220,7 +220,8 @@ def submit(args: argparse.Namespace, state: State) -> int:
         address = address or state.content["flink"]
     parallelism = args.parallelism or state.content.get("managers", 1)
     status = script.run_client(args.words, beam_flags(endpoint, parallelism, name, script.worker_log(state)))
-    if status != 0 and address is not None:
+    # The job of a stream with checkpoints never ends by itself, and the job server cannot end one that the cluster has.
+    if (status != 0 or args.words[0] == "stream") and address is not None:
         with contextlib.suppress(OSError):  # no cluster, no job
             _end_job(endpoint, address, name)
     return script.told(status, state, "task manager")

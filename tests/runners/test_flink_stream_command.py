@@ -26,7 +26,8 @@ def test_windows_close_while_the_stream_goes_on_and_no_checkpoint_takes_a_row(cl
     """With checkpoints a job never ends by itself, and by Beam's default rows that wait for one come too late."""
     stream = coming(tmp_path, 20, 3, 6)
     stream.put_all()
-    cluster.submit(*stream.words(ONE_STAGE), "--output", tmp_path / "out", *SOON, "--checkpointing_interval=500")
+    words = [*stream.words(ONE_STAGE), "--output", tmp_path / "out", *SOON, "--checkpointing_interval=500"]
+    cluster.call("submit", *words)
     assert outputs(tmp_path / "out") == stream.batch(ONE_STAGE)
     wait(lambda: not cluster.jobs(*UNFINISHED))
     last = max(cluster.rest("/jobs/overview")["jobs"], key=lambda job: job["start-time"])
