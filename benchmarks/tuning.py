@@ -244,7 +244,7 @@ JOBS: dict[str, Job] = {
         "aggregate",
         lambda log: PROMISE | {"domain": list(log.largest[:KEYS]), "mean": "value:0:100", "events": True},
         of_items("mean_value", "means"),
-        "LAPLACE_TOTALS_SHARE_OF_AGGREGATE NOISE_BY_CHANCE GAP_STEPS",
+        "LAPLACE_TOTALS_SHARE_OF_AGGREGATE NOISE_BY_CHANCE NOISE_WITH_WAVES GAP_STEPS",
     ),
     "aggregate by zCDP": Job(
         "aggregate",

@@ -126,9 +126,9 @@ ABOVE_CAP = 0.01
 TOTALS_NOISE_PRICE = 0.3
 
 #: What noise counts for a mean, a variance or a quantile by that for a total: a bound takes rows from these, and no part of the
-#: number itself (`aggregate.stages`, where it is averaged over the metrics): 2 has lower errors than 5 on seven laws. And what
-#: the variance of noise counts in a mean by that of a value (`aggregate.choice`). More keeps fewer rows with less noise.
-RATIO_NOISE_PRICE, NOISE_BY_CHANCE = 2, 12
+#: number itself (`aggregate.stages`, averaged over the metrics). What the variance of noise counts in a mean by that of a value
+#: (`aggregate.choice`). More keeps fewer rows. And what Gaussian noise counts by Laplace's, as waves make means closer.
+RATIO_NOISE_PRICE, NOISE_BY_CHANCE, NOISE_WITH_WAVES = 2, 12, 0.75
 
 #: The power by which larger bounds are drawn less often, where nobody is above them: of one total and of items per user, and of
 #: the norm of totals. More cuts a few users with most events. These could be one number (`bound_choice.one_total`,

@@ -341,7 +341,9 @@ class AggregateStages:
         for items in tuning.ITEMS_OF_AGGREGATE if self.max_items is None else (self.max_items,):
             for cap in caps:
                 plan = self._least_noise(items, cap)
-                noise = plan.stddevs["sum0"] if self.account.pure else _MEAN_GAUSSIAN * _in_rows(plan) * of_each
+                noise = _MEAN_GAUSSIAN * _in_rows(plan) * of_each
+                if self.account.pure:
+                    noise = plan.stddevs["sum0"] * (1 if plan.noise == "laplace" else tuning.NOISE_WITH_WAVES)
                 found.append(KeysCandidate(items, cap, plan.noise, Fraction(max(1, round(noise * 1024)), 1024)))
         return tuple(found)
 
