@@ -240,6 +240,12 @@ JOBS: dict[str, Job] = {
         "MEAN_WEIGHT VARIANCE_WEIGHT COUNT_WEIGHT KEY_VARIANCE TAKEN_FOR_MISSING POOLING_ROUNDS POOLING_STEPS "
         "POOLING_STIFFNESS",
     ),
+    "means of a domain": Job(
+        "aggregate",
+        lambda log: PROMISE | {"domain": list(log.largest[:KEYS]), "mean": "value:0:100", "events": True},
+        of_items("mean_value", "means"),
+        "LAPLACE_TOTALS_SHARE_OF_AGGREGATE NOISE_BY_CHANCE NOISE_WITH_WAVES GAP_STEPS",
+    ),
     "aggregate by zCDP": Job(
         "aggregate",
         lambda log: {"rho": 0.05, "delta": 1e-6, "events": True},

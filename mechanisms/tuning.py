@@ -50,9 +50,9 @@ ZCDP_CHOICE_UNIT = 8.0
 #: a count. Three shares that add up to 1 (`histogram.account`, `aggregate.release`).
 HISTOGRAM_PRECISION, AGGREGATE_PRECISION = (0.75, 0.2, 0.05), (0.55, 0.4, 0.05)
 
-#: The share of totals beside counts: of the epsilon of a Laplace plan, and of the precision of a Gaussian plan for public items
-#: (`histogram.account`). And the share of leaves beside the levels above them (`levels.tree`).
-LAPLACE_TOTALS_SHARE, PUBLIC_TOTALS_SHARE, LEAVES_SHARE = 0.07, 0.2, 0.8
+#: The share of totals beside counts: of the epsilon of a Laplace plan, of a histogram and of an aggregate, and of the precision
+#: of a Gaussian plan for public items (`histogram.account`). And of leaves beside the levels above them (`levels.tree`).
+LAPLACE_TOTALS_SHARE, LAPLACE_TOTALS_SHARE_OF_AGGREGATE, PUBLIC_TOTALS_SHARE, LEAVES_SHARE = 0.07, 0.15, 0.2, 0.8
 
 #: The most of the precision of counts and totals that totals get, once it is known how many items are counted
 #: (`clip_choice`).
@@ -126,9 +126,9 @@ ABOVE_CAP = 0.01
 TOTALS_NOISE_PRICE = 0.3
 
 #: What noise counts for a mean, a variance or a quantile by that for a total: a bound takes rows from these, and no part of the
-#: number itself (`aggregate.stages`, where it is averaged over the metrics). More keeps fewer rows with less noise. 2 has lower
-#: errors than 5 on seven laws, half as large where users have many keys.
-RATIO_NOISE_PRICE = 2
+#: number itself (`aggregate.stages`, averaged over the metrics). What the variance of noise counts in a mean by that of a value
+#: (`aggregate.choice`). More keeps fewer rows. And what Gaussian noise counts by Laplace's, as waves make means closer.
+RATIO_NOISE_PRICE, NOISE_BY_CHANCE, NOISE_WITH_WAVES = 2, 12, 0.75
 
 #: The power by which larger bounds are drawn less often, where nobody is above them: of one total and of items per user, and of
 #: the norm of totals. More cuts a few users with most events. These could be one number (`bound_choice.one_total`,
@@ -341,9 +341,9 @@ LOOKS_OF_SPREAD, LEFT_OUT_UNKNOWN = 4, 0.1
 #: items.
 SHRINKAGE_STEP, FARTHEST_SHRUNK, SHRINKAGE_ROUNDS = 0.25, 60.0, 150
 
-#: How often noise is taken for missing values (`aggregate.answers`). If it is more, estimates without any are less close; if it
-#: is less, more values may be missing before estimates know it.
-TAKEN_FOR_MISSING = 0.001
+#: How often noise is taken for missing values (`aggregate.answers`): less misses more of them. And the scale of gaps by that of
+#: halves, as a power of 2 (`aggregate.measures`): more leaves more to means, and knows less of how far values spread. 0 to 10.
+TAKEN_FOR_MISSING, GAP_STEPS = 0.001, 4
 
 #: Means of keys are pulled together: so often their spread is estimated anew, then the means; and what keeps a polynomial from
 #: bending where there is nothing to bend to (`aggregate.pooled`). Chosen on generated data.

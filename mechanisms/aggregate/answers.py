@@ -1,6 +1,7 @@
 """Metrics and their intervals from noisy sums: post-processing, which costs nothing.
 
-Means, variances and quantiles are of the rows that have a value: n, the noisy rows less the noisy rows without one.
+Means, variances and quantiles are of the rows that have a value: n, the noisy rows less the noisy rows without one. Halves
+(`measures`) tell n by their sum, and the sum of x by their difference. Both have the same noise, and are not correlated.
 
 The interval of a mean r of x is Fieller's, for n and noisy sums S: all r in [-1, 1] for which S - r n is within
 1.96 standard deviations of 0, where those are sqrt(sigma_S^2 + r^2 sigma_n^2). As S - r n has mean 0 for the true r, the
@@ -8,6 +9,13 @@ interval holds it in 95 % of all releases, however few rows there are; where n m
 is an estimate by the sums of all keys (`pooled`), cut to that interval. It is closer than S / n, whose noise is stated. Where
 nothing tells that values are missing, the rows alone are n for the estimate: intervals do not rest on that, but for those of
 sums.
+
+With halves, a mean is often of one row of each user, and who is in the sample by chance matters as much as noise. So its
+interval has the variance (1 - r^2) f n / k more, for samples of n / k users at least, with k rows of each at most: f is how far
+values spread on keys, as the gaps of all keys tell it.
+
+The noise of S - r n is Gaussian. Of halves it is that of two Laplace draws, of which 2.12 standard deviations hold 95 % or
+more, and are taken in place of 1.96.
 
 A share of the users of a key is the mean of flags, of 1 for users with a row that meets a condition and -1 for others, by the
 same formulas with users for rows.
@@ -33,11 +41,11 @@ import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms import tuning
-from headcount.mechanisms.aggregate.measures import AUXILIARY_MOMENTS, VARIANCE_MOMENT, MeasuresPlan
+from headcount.mechanisms.aggregate.measures import AUXILIARY_MOMENTS, HALVES, VARIANCE_MOMENT, MeasuresPlan
 from headcount.mechanisms.aggregate.metrics import Metric, Metrics
 from headcount.mechanisms.aggregate.pooled import pooled
 from headcount.mechanisms.batches.names import Names
-from headcount.mechanisms.calibration.intervals import DEVIATIONS, outward
+from headcount.mechanisms.calibration.intervals import DEVIATIONS, LAPLACE_DEVIATIONS, outward
 from headcount.mechanisms.columns.value_ranges import ValueRange
 
 # For each of two intervals that hold together with a probability of 95 %.
@@ -68,6 +76,8 @@ class NoisySums:
     sums: Mapping[str, np.ndarray]
     stddev: Mapping[str, float]
     trees: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    deviations: float = DEVIATIONS  # standard deviations of the noise that hold 95 % of it
+    spreads: Mapping[int, float] = dataclasses.field(default_factory=dict)  # of ranges, where a mean is of a sample
 
     @classmethod
     def of(cls, rows: pa.RecordBatch, plan: MeasuresPlan) -> NoisySums:
@@ -77,9 +87,14 @@ class NoisySums:
         sums, trees = (
             {name: numbers[name] for name in numbers if (name in stddev) is is_sum} for is_sum in (True, False)
         )
+        spreads: dict[int, float] = {}
+        if plan.noise == "laplace":
+            sums, stddev, spreads = _of_halves(sums, stddev)
+            spreads = {number: plan.max_per_item * spread for number, spread in spreads.items()}
         if "users" not in sums and plan.max_per_item == 1 and "rows" in sums:  # with one row a key, users are rows
             sums, stddev = sums | {"users": sums["rows"]}, stddev | {"users": stddev["rows"]}
-        return cls(rows.column("item"), sums, stddev, trees)
+        deviations = LAPLACE_DEVIATIONS if plan.noise == "laplace" else DEVIATIONS
+        return cls(rows.column("item"), sums, stddev, trees, deviations, spreads)
 
     def counts(self, kind: str) -> tuple[np.ndarray, float]:
         """The noisy users or events, and the standard deviation of their noise."""
@@ -105,21 +120,59 @@ class NoisySums:
 
     def with_value(self, number: int) -> tuple[np.ndarray, float]:
         """The noisy rows that have a value of this range, and the standard deviation of their noise."""
-        missing = f"missing{number}"
+        missing, valued = f"missing{number}", f"valued{number}"
+        if valued in self.sums:
+            return self.sums[valued], self.stddev[valued]
         noise = float(np.hypot(self.stddev["rows"], self.stddev[missing]))
         return self.sums["rows"] - self.sums[missing], noise
 
     def typical_with_value(self, number: int) -> tuple[np.ndarray, float]:
-        """The same, or all rows, which have less noise, where what is missing is nowhere more than its noise: neither on one
-        key, nor on all together."""
+        """The same, or all rows, which have less noise, where nothing tells that values are missing."""
         missing, noise = self.sums[f"missing{number}"], self.stddev[f"missing{number}"]
-        keys = max(1, len(missing))
-        of_one, of_all = (
-            statistics.NormalDist().inv_cdf(1 - tuning.TAKEN_FOR_MISSING / 2 / looks) * noise for looks in (keys, 1)
-        )
-        if missing.max(initial=0.0) > of_one or missing.sum() > of_all * math.sqrt(keys):
-            return self.with_value(number)
-        return self.counts("events")
+        return self.with_value(number) if _told(missing, noise, self.deviations) else self.counts("events")
+
+
+def _told(missing: np.ndarray, noise: float, deviations: float) -> bool:
+    """Whether more than noise is missing, on one key or on all together; Laplace noise has the longer tail."""
+    keys = max(1, len(missing))
+    chances = [tuning.TAKEN_FOR_MISSING / 2 / looks for looks in (keys, 1)]
+    of_one, of_all = (statistics.NormalDist().inv_cdf(1 - chance) for chance in chances)
+    if deviations > DEVIATIONS:
+        of_one = -math.log(2 * chances[0]) / math.sqrt(2)
+    return bool(missing.max(initial=0.0) > of_one * noise or missing.sum() > of_all * noise * math.sqrt(keys))
+
+
+def _of_halves(
+    halves: Mapping[str, np.ndarray], stddev: Mapping[str, float]
+) -> tuple[dict[str, np.ndarray], dict[str, float], dict[int, float]]:
+    """The noisy sums, rows with a value, and rows, by halves, and the spread of each range. All ranges tell of the rows, and
+    what is missing of one counts only where it is told."""
+    sums, noise, spreads = dict(halves), dict(stddev), {}
+    rows, variances = [], []
+    for number in range(sum(name.startswith("upper") for name in halves)):
+        upper, lower, missing = (f"{kind}{number}" for kind in HALVES)
+        both = math.hypot(stddev[upper], stddev[lower])
+        valued = sums.pop(upper), sums.pop(lower)
+        sums |= {f"sum{number}": valued[0] - valued[1], f"valued{number}": valued[0] + valued[1]}
+        noise |= {f"sum{number}": both, f"valued{number}": both}
+        gaps = sums.pop(f"gap{number}"), stddev[f"gap{number}"]
+        spreads[number] = _spread(sums[f"sum{number}"], sums[f"valued{number}"], both, gaps)
+        lacking = _told(sums[missing], noise[missing], LAPLACE_DEVIATIONS)
+        rows.append(valued[0] + valued[1] + (sums[missing] if lacking else 0.0))
+        variances.append(both**2 + (noise[missing] ** 2 if lacking else 0.0))
+    sums, noise = sums | {"rows": sum(rows) / len(rows)}, noise | {"rows": math.sqrt(sum(variances)) / len(rows)}
+    return sums, noise, spreads
+
+
+def _spread(sums: np.ndarray, rows: np.ndarray, noise: float, gaps: tuple[np.ndarray, float]) -> float:
+    """The variance of x on keys, as a share of 1 - r^2, which is the most that it can be where the mean is r: of all keys
+    together, and no less than that in 97.5 % of all releases."""
+    square = float(((sums * sums - noise * noise) / np.maximum(rows, noise)).sum())  # of r, for each row
+    most = float(rows.sum()) - max(square, 0.0)
+    deviation = gaps[1] * math.sqrt(len(rows))
+    if most <= deviation:
+        return 1.0
+    return min(max((most - float(gaps[0].sum()) + DEVIATIONS * deviation) / most, 0.0), 1.0)
 
 
 def total_answer(
@@ -127,11 +180,12 @@ def total_answer(
     value: np.ndarray,
     noise_stddev: np.ndarray | float,
     ends: tuple[np.ndarray, np.ndarray] | None = None,
+    deviations: float = DEVIATIONS,
 ) -> Answer:
     """A total with its interval, which has these ends, or those of its noise. None that cannot be negative has an end below 0,
     and ends of counts are whole numbers."""
     stddev = np.broadcast_to(np.asarray(noise_stddev, np.float64), value.shape)
-    low, high = (value - DEVIATIONS * stddev, value + DEVIATIONS * stddev) if ends is None else ends
+    low, high = (value - deviations * stddev, value + deviations * stddev) if ends is None else ends
     if metric.of is None:
         low, high = outward(low, high)
     elif metric.is_total:
@@ -159,7 +213,8 @@ def mean_ratio(noisy: NoisySums, number: int) -> tuple[np.ndarray, np.ndarray, n
         [f"{kind}{number}" for kind in ("sum", *VARIANCE_MOMENT, *AUXILIARY_MOMENTS)],
     )
     rows, noise = noisy.with_value(number)
-    low, high = fieller(noisy.sums[f"sum{number}"], rows, own, noise, DEVIATIONS, -1.0)
+    chance = noisy.spreads.get(number, 0.0) * np.maximum(rows, 0.0)
+    low, high = fieller(noisy.sums[f"sum{number}"], rows, own, noise, noisy.deviations, -1.0, chance)
     sums = [noisy.sums[name] for name in names if name in noisy.sums]
     rows, noise = noisy.typical_with_value(number)
     means = pooled(sums, rows, own, noise)
@@ -239,17 +294,24 @@ def _ratio(above: np.ndarray, below: np.ndarray, noise: float, least: float) -> 
 
 
 def fieller(
-    above: np.ndarray, below: np.ndarray, above_noise: float, below_noise: float, deviations: float, least: float
+    above: np.ndarray,
+    below: np.ndarray,
+    above_noise: float,
+    below_noise: float,
+    deviations: float,
+    least: float,
+    chance: np.ndarray | float = 0.0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The ratios r in [least, 1] with (above - r below)^2 <= deviations^2 (above_noise^2 + r^2 below_noise^2), as an interval.
+    """The ratios r in [least, 1] with (above - r below)^2 <= deviations^2 v as an interval, for a variance v of
+    above_noise^2 + r^2 below_noise^2 + (1 - r^2) chance.
 
     These are the r between the roots of a square, if that opens upwards, and else at least all of the interval's middle: then
     it is the whole of it. Where no r is left, since the noise has led out of the range, it is the end that is nearest.
     """
     a = below**2 - (deviations * below_noise) ** 2
-    c = above**2 - (deviations * above_noise) ** 2
+    c = above**2 - (deviations * above_noise) ** 2 - deviations**2 * chance
     known = (a > 0) & (below > 0)
-    safe = np.where(known, a, 1.0)
+    safe = np.where(known, a + deviations**2 * chance, 1.0)
     centre = above * below / safe
     root = np.sqrt(np.maximum(centre**2 - c / safe, 0.0))
     low = np.where(known, np.clip(centre - root, least, 1.0), least)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.aggregate.measures import Measure, MeasuresPlan
+from headcount.mechanisms.aggregate.measures import HALVES, Measure, MeasuresPlan
 from headcount.mechanisms.aggregate.trees import LEAVES, leaf_of
 from headcount.mechanisms.batches.run_sums import run_sums
 from headcount.mechanisms.batches.shards import MISSING
@@ -126,6 +126,8 @@ def _rounded(value: np.ndarray) -> np.ndarray:
 
 _OF_ROW: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "sum": lambda x: x,
+    "upper": lambda x: (_WHOLE + x) >> 1,
+    "lower": lambda x: (_WHOLE - x) >> 1,
     "gap": _variance_moment,
     "cosine": _cosine,
     "sine": _sine,
@@ -169,5 +171,9 @@ def check_kept(bounded: ValueShard, added: dict[str, np.ndarray], plan: Measures
             kept &= bool(np.all(np.abs(own) <= 1))
         elif measure.value >= 0:
             kept &= bool(np.all(np.abs(own) <= rows << measure.bits))
+    for measure in plan.measures:
+        if measure.kind == HALVES[0]:
+            halves = [added[f"{kind}{measure.value}"] for kind in HALVES]
+            kept &= bool(np.all(np.minimum.reduce(halves) >= 0) and np.all(sum(halves) <= rows << measure.bits))
     if not kept:
         raise RuntimeError("bounding did not keep its bound")  # a bug, and never to be released

@@ -4,7 +4,8 @@ This is the choice of `bound_choice.clip_choice` with another bound: of a user o
 of its rows, capped at r on each, in place of what a norm leaves.
 
     c          loss = users' shares of keys with more than c rows, and a hundredth of all users for each step of c
-    (m, r)     loss = keys * cost - price * worth, where worth is what the users' rows that are left are worth; r is c at most
+    (m, r)     loss = keys * cost - price * worth, where worth is what the users' rows that are left are worth; r is c at most.
+               Where means may have Laplace noise, -g / (keys * cost), with g = worth / sqrt(1 + worth / h)
     B          loss = users with more than B rows, of which c on each key count
     b          loss = users with more than b keys, where the totals of users get noise of their own beside those of events
 
@@ -16,8 +17,15 @@ The noise of every metric is a cost, and what is left out is one for totals alon
 key's rows, times what noise counts for a metric in the mean, where means, variances and quantiles count twice. Any
 price and any cost keep the guarantee.
 
+A mean is off by keys * noise by the rows N that are left, in the mean over keys, and by the chance of who is left, of which the
+variance is that of values, times keys, by N. So what is least is keys * cost / g(N), where h, the rows at which both are alike,
+is keys * cost^2 times a public number: more rows on a key, or more keys, are worth it only as long as their noise grows no
+faster than N. Noise is a standard deviation here, Gaussian or Laplace's.
+
 Guarantee: that of `clip_choice`, with b as one more draw like B. What a user is worth depends on its own rows alone and lies
-between 0 and `most`, so one user more lowers each loss by at most price * most, and raises none.
+between 0 and `most`, so one user more lowers each loss by at most price * most, and raises none. g rises with N, and by no more
+than N does: g^2 = N^2 h / (N + h), and its root is concave with a slope of 1 at 0. It is rounded down to whole `PARTS`, so one
+user more raises it by at most `most` and one part, and lowers it never: the loss moves by that by keys * cost.
 Proof: docs/proofs/bound-choice.md.
 """
 
@@ -34,7 +42,7 @@ import numpy as np
 from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget, sum_up
 from headcount.mechanisms.batches.shards import Shard
-from headcount.mechanisms.bound_choice.clip_choice import ClipBound, ClipCandidate, ClipChoice
+from headcount.mechanisms.bound_choice.clip_choice import PARTS, ClipBound, ClipCandidate, ClipChoice
 from headcount.mechanisms.choice.exponential import select
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.lanes import Lanes
@@ -55,10 +63,10 @@ class KeysChoice(ClipChoice):
     """The choice of c, of m and r, and of the norms of the totals; `users_budget` is for that of users beside events."""
 
     users_budget: Budget | None = None
+    of_means: bool = False  # whether what is least is the error of means
 
     name = "keys"
     misplaced = tuning.LEFT_OUT_PRICE_OF_AGGREGATE
-    flattens = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -90,6 +98,25 @@ class KeysChoice(ClipChoice):
         """What a user is worth to a candidate at most."""
         return candidate.most
 
+    @property
+    def flattens(self) -> bool:
+        """Whether what a cap takes away is to be estimated, too; a mean of a sample needs no such estimate."""
+        return not self.of_means
+
+    def loss(self, candidate: ClipCandidate, worth: int, items: int) -> Fraction:
+        """The loss of a candidate to which all users are worth this, in `PARTS`."""
+        if not self.of_means:
+            return super().loss(candidate, worth, items)
+        alike = tuning.NOISE_BY_CHANCE * items * candidate.cost**2 * PARTS
+        seen = math.isqrt(math.floor(worth**2 * alike / (worth + alike)))
+        return -Fraction(seen, PARTS) / (items * candidate.cost)
+
+    def sensitivity(self, candidate: ClipCandidate, items: int) -> Fraction:
+        """What one user more lowers that by, at most."""
+        if not self.of_means:
+            return super().sensitivity(candidate, items)
+        return (self.most(candidate, items) + Fraction(1, PARTS)) / (items * candidate.cost)
+
     def under(self, cap: int) -> tuple[ClipCandidate, ...]:
         """The candidates of no more rows than count."""
         return tuple(each for each in self.candidates if each.max_per_item <= cap)
@@ -117,7 +144,7 @@ class KeysChoice(ClipChoice):
     def parameters(self) -> Mapping[str, Any]:
         """What defines the choice, in canonical form."""
         users = {} if self.users_budget is None else {"users": repr(self.users_budget.epsilon)}
-        return {**super().parameters(), **users}
+        return {**super().parameters(), **users, **({"of": "means"} if self.of_means else {})}
 
     def norms_of(self, capped: Shard, noise: str) -> np.ndarray:
         """The number of keys of each user, whatever the noise is."""

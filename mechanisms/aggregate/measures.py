@@ -23,6 +23,19 @@ and B = 1 / sigma_u^2 + F + c^2 (R + V + T), the squared distance of neighbours 
     add-remove      m B
     replace         m max(2 B, 4 F + c^2 (4 V + 2 T), 4 F + (c - 1)^2 R + (c + 1)^2 V + (c^2 + 1) T)
 
+Halves. Where users have few keys and rows, Laplace noise is smaller. Each row then adds, for each range,
+
+    upper      (1 + x) / 2
+    lower      (1 - x) / 2
+    missing    1 if it has no value, and then nothing to the others
+    gap        1 - x^2, with w times as much noise: it tells of all keys together how far values spread, for intervals
+
+which is 1 together but for the gap, whatever x is. So the sum of x, upper - lower, costs no more than the number of rows, upper
++ lower + missing, which comes with it: with one row per key users, rows, sums and means share one number of length 1. Where
+more rows count and users are asked for, these are a measure of their own. All have noise of one scale b, and gaps of w b. With
+k ranges, and u = 1 if users have a measure and else 0, the l1 distance of neighbours is at most m (u + c k (1 + 1/w)) / b, and
+twice that under replace. `HalvesPlan.loss` has it in exact fractions, and is checked against epsilon.
+
 The auxiliary moments beside a sum (gap, cosine, sine) come for free, since they are small where x is large. `MeasuresPlan.loss`
 is this distance in exact fractions, and is checked against mu when a plan is made. Proof: docs/proofs/aggregate.md.
 
@@ -39,13 +52,14 @@ import dataclasses
 import math
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.gaussian import whole_sigma
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate.metrics import Metrics
 from headcount.mechanisms.aggregate.trees import LEVELS
+from headcount.mechanisms.bounding.clipping import LEAST_STEPS
 from headcount.mechanisms.bounding.steps import LimitItemsStep, LimitPerItemStep, Step
 from headcount.mechanisms.calibration.bound import Bound
 from headcount.mechanisms.columns.value_ranges import VALUE_BITS
@@ -56,6 +70,12 @@ from headcount.mechanisms.randomness.noise import LARGEST_SCALE
 #: What stands beside the sum of a range, for free: one of these, and never both.
 VARIANCE_MOMENT, AUXILIARY_MOMENTS = ("gap",), ("cosine", "sine")
 _MISSING = "missing"
+
+#: What a row adds 1 to in all, for each range, where noise is Laplace's.
+HALVES = ("upper", "lower", _MISSING)
+
+# Metrics that follow from halves.
+_BY_HALVES = ("users", "events", "sum", "mean")
 
 #: The most rows of a user on one key that can count: the sums of 2**33 users then fit 64 bits.
 MOST_PER_ITEM = 1000
@@ -93,6 +113,8 @@ class Measure:
     grid: int
     sigma: int
 
+    noise: ClassVar[str] = "gaussian"
+
     @property
     def name(self) -> str:
         """The name of its column."""
@@ -110,6 +132,18 @@ class Measure:
 
 
 @dataclasses.dataclass(frozen=True)
+class HalfMeasure(Measure):
+    """The same with Laplace noise, of which `sigma` is the scale."""
+
+    noise: ClassVar[str] = "laplace"
+
+    @property
+    def stddev(self) -> float:
+        """The standard deviation of the noise; that of the grid is less than a millionth of it."""
+        return math.sqrt(2) * float(self.exact_stddev)
+
+
+@dataclasses.dataclass(frozen=True)
 class MeasuresPlan:
     """At most `max_items` keys of a user, at most `max_per_item` rows on each, and the noise of all sums. All is public."""
 
@@ -117,6 +151,8 @@ class MeasuresPlan:
     max_per_item: int
     relation: Relation
     measures: tuple[Measure, ...]
+
+    noise: ClassVar[str] = "gaussian"
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -171,6 +207,42 @@ class MeasuresPlan:
     def stddev(self, name: str) -> float:
         """The standard deviation of the noise of a measure, in users, rows or half ranges."""
         return next(measure.stddev for measure in self.measures if measure.name == name)
+
+    @property
+    def stddevs(self) -> dict[str, float]:
+        """The standard deviations of users, rows, and the sums of each range, of those that there are."""
+        return {measure.name: measure.stddev for measure in self.measures}
+
+
+@dataclasses.dataclass(frozen=True)
+class HalvesPlan(MeasuresPlan):
+    """The same with Laplace noise on halves."""
+
+    noise: ClassVar[str] = "laplace"
+
+    def loss(self) -> Fraction:
+        """The largest l1 distance of neighbours, in scales of the noise."""
+        own: dict[tuple[int, bool], Fraction] = {}
+        for (
+            measure
+        ) in self.measures:  # a row adds 1 to the halves of a range together, 1 to a gap, and a user 1 to users
+            part = measure.value, measure.kind in HALVES
+            own[part] = max(own.get(part, Fraction(0)), 1 / measure.exact_stddev)
+        users = own.pop((-1, False), Fraction(0))
+        return self.relation.users * self.max_items * (users + self.max_per_item * sum(own.values()))
+
+    def to_json(self) -> dict[str, Any]:
+        """What defines the noise, exactly and in one form only."""
+        return super().to_json() | {"noise": self.noise}
+
+    @property
+    def stddevs(self) -> dict[str, float]:
+        """The standard deviations of users, rows, and the sums of each range, of those that there are. Rows are told by halves
+        alone, where no value is missing."""
+        found = super().stddevs
+        halves = {each.value: math.sqrt(2) * each.stddev for each in self.measures if each.kind == HALVES[0]}
+        rows = math.hypot(*halves.values()) / len(halves)
+        return found | {"rows": rows} | {f"sum{value}": stddev for value, stddev in halves.items()}
 
 
 def shares(metrics: Metrics, max_per_item: int) -> dict[str, float]:
@@ -228,6 +300,36 @@ def make_plan(metrics: Metrics, max_items: int, max_per_item: int, mu: float, re
             found.append(Measure(_MISSING, value, bits, grid, int(scale)))
     plan = MeasuresPlan(max_items, max_per_item, relation, tuple(found))
     if plan.loss() > Fraction(mu) ** 2:
+        raise RuntimeError("the noise is not what the budget asks for")  # a bug, and never to be released
+    return plan
+
+
+def has_halves(metrics: Metrics) -> bool:
+    """Whether Laplace noise on halves may be taken: a mean is asked for, and all else follows from halves too."""
+    kinds = {metric.kind for metric in metrics.each}
+    return "mean" in kinds and kinds.issubset(_BY_HALVES)
+
+
+def make_halves(
+    metrics: Metrics, max_items: int, max_per_item: int, epsilon: float, relation: Relation
+) -> HalvesPlan | None:
+    """Laplace noise of all halves for these bounds, whose l1 distance of neighbours is at most `epsilon` scales; None if that
+    is more noise than can be sampled."""
+    users = max_per_item > 1 and any(metric.kind == "users" for metric in metrics.each)
+    rows = max_per_item * len(metrics.values)
+    apart = relation.users * max_items * (users + rows)
+    bits = max(LEAST_STEPS.bit_length() - 1, _bits(apart / epsilon))
+    coarse = bits - tuning.GAP_STEPS
+    steps = relation.users * max_items * ((users + rows << bits) + (rows << coarse))
+    scale = math.ceil(Fraction(steps) / Fraction(epsilon))
+    if scale >= LARGEST_SCALE:
+        return None
+    found = [HalfMeasure("users", -1, 0, bits, scale)] if users else []
+    for value in range(len(metrics.values)):
+        found += [HalfMeasure(kind, value, bits, bits, scale) for kind in HALVES]
+        found += [HalfMeasure(kind, value, coarse, coarse, scale) for kind in VARIANCE_MOMENT]
+    plan = HalvesPlan(max_items, max_per_item, relation, tuple(found))
+    if plan.loss() > Fraction(epsilon):
         raise RuntimeError("the noise is not what the budget asks for")  # a bug, and never to be released
     return plan
 

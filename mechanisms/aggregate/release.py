@@ -25,7 +25,7 @@ from headcount.mechanisms.aggregate.answers import (
     total_answer,
 )
 from headcount.mechanisms.aggregate.bounding import bounded_batch
-from headcount.mechanisms.aggregate.measures import MOST_PER_ITEM
+from headcount.mechanisms.aggregate.measures import MOST_PER_ITEM, has_halves
 from headcount.mechanisms.aggregate.metrics import Metric, Metrics
 from headcount.mechanisms.aggregate.ranges import in_range
 from headcount.mechanisms.aggregate.stages import AggregatePlan, AggregateStages
@@ -252,7 +252,7 @@ def released(
         answer = (found | estimates).get(metric)
         name = name_of(metric, grouped is not None)
         if answer is None:
-            answer = total_answer(metric, *noisy.total(metric, metrics.values))
+            answer = total_answer(metric, *noisy.total(metric, metrics.values), deviations=noisy.deviations)
         if levels and metric.is_total:
             answer = _agreeing(answer, metric, Tree(levels, noisy.items))
         columns[name] = (metric, answer)
@@ -330,7 +330,11 @@ def aggregate(
         "capped": calibrate == "totals" and "events" in asked.totals and cap is None,
         "users_too": calibrate == "totals" and len(asked.totals) == 2,
     }
-    account = zcdp_account(budget, **parts) if isinstance(budget, Zcdp) else make_account(budget, pure=False, **parts)
+    if isinstance(budget, Zcdp):
+        account = zcdp_account(budget, **parts)
+    else:
+        share = tuning.LAPLACE_TOTALS_SHARE_OF_AGGREGATE
+        account = make_account(budget, pure=not named and has_halves(asked), pure_share=share, **parts)
     stages = AggregateStages(account, relation, asked, items, cap)
     made = AggregateMechanism(stages, names, item_type)
     if levels:

@@ -16,9 +16,17 @@ from typing import Any
 from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
+from headcount.mechanisms.accounting.losses import Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate.choice import KeysCandidate, KeysChoice
-from headcount.mechanisms.aggregate.measures import AUXILIARY_MOMENTS, MeasuresPlan, make_plan
+from headcount.mechanisms.aggregate.measures import (
+    AUXILIARY_MOMENTS,
+    HALVES,
+    HalvesPlan,
+    MeasuresPlan,
+    make_halves,
+    make_plan,
+)
 from headcount.mechanisms.aggregate.metrics import Metrics
 from headcount.mechanisms.aggregate.ranges import ChosenEnds, RangeChoice
 from headcount.mechanisms.aggregate.totals import totals_norm
@@ -66,7 +74,8 @@ class AggregatePlan:
         if self.cap:
             parts.append(f"at most {_rows(self.cap)} of a user on one item count")
             sampled = "sums of "
-        parts.append(f"{sampled}{in_items(self.kept.bound)} of each user, with at most {_rows(seen)} on each")
+        noise = ", with Laplace noise" if self.measures.noise == "laplace" else ""
+        parts.append(f"{sampled}{in_items(self.kept.bound)} of each user, with at most {_rows(seen)} on each{noise}")
         if self.totals is not None:
             rows_or_keys = "items" if self.metrics.only_users else "rows"
             users = f"{in_items(self.kept.users_bound)} and " if self.kept.users_bound else ""
@@ -135,6 +144,7 @@ class AggregateStages:
             self._caps(),
             account.cap_choice,
             users_budget=account.users_choice,
+            of_means=account.pure,
         )
 
     def _caps(self) -> tuple[int, ...]:
@@ -158,7 +168,7 @@ class AggregateStages:
         assert self.ranges_choice is not None
         found = []
         for place, of in self.ranges_choice.ranges.items():
-            stddevs = {each.name: each.stddev for each in plan.measures.measures}
+            stddevs = plan.measures.stddevs
             noise = 0.0
             if f"sum{place}" in stddevs:
                 noise = math.hypot(of.midpoint * stddevs.get("rows", 0.0), of.half * stddevs[f"sum{place}"])
@@ -183,21 +193,44 @@ class AggregateStages:
         steps: list[MechanismStep] = []
         if names is not None:
             steps += selection_steps(names.named.strategy, self.shared.names_cost(), names.rounds)
-        measures = make_plan(self.metrics, kept.bound, kept.max_per_item, counts_mu, self.relation)
+        pure = kept.noise == "laplace"
+        measures: MeasuresPlan | None = make_plan(self.metrics, kept.bound, kept.max_per_item, counts_mu, self.relation)
+        if pure:
+            measures = self._halves(kept.bound, kept.max_per_item)
+        assert measures is not None  # no bounds are chosen, or taken as given, for which there is no such noise
         steps += self._sums(measures, counts_mu)
         totals_steps: tuple[Step, ...] = ()
         totals = None
         if self.calibrated:
-            totals_steps = (ClipNormStep(totals_norm(kept), 2),)
-            totals = self.shared.noise(totals_steps, totals_mu, 0.0, False)
+            totals_steps = (ClipNormStep(totals_norm(kept), 1 if pure else 2),)
+            totals = self.shared.noise(totals_steps, totals_mu, account.pure_totals, pure)
             steps.append(totals.step("noise of the totals"))
         metrics = self.metrics if ranges is None else self.metrics.chosen(ranges.ends)
         users = 0 if self.ranges_choice is None else self.ranges_choice.users_needed
-        return AggregatePlan(names, kept, metrics, measures, totals_steps, totals, self.guarantee(*steps), users)
+        spent = self.shared.spent(pure) if account.pure else None
+        guarantee = self.guarantee(*steps, spent=spent)
+        return AggregatePlan(names, kept, metrics, measures, totals_steps, totals, guarantee, users)
 
     def given(self) -> ClipBound:
         """What is given in place of a choice."""
-        return ClipBound(self.max_items or 0, self.max_per_item or 0, "gaussian", 0)
+        noise = "gaussian"
+        if self.max_items is not None and self.max_per_item is not None:
+            noise = self._least_noise(self.max_items, self.max_per_item).noise
+        return ClipBound(self.max_items or 0, self.max_per_item or 0, noise, 0)
+
+    def _halves(self, items: int, rows: int) -> HalvesPlan | None:
+        """Laplace noise for these bounds; None if it is not for this release."""
+        if not self.account.pure:
+            return None
+        return make_halves(self.metrics, items, rows, self.account.pure_counts, self.relation)
+
+    def _least_noise(self, items: int, rows: int) -> MeasuresPlan:
+        """Gaussian or Laplace noise for these bounds, whichever is less in rows."""
+        plan, halves = (
+            make_plan(self.metrics, items, rows, self.account.counts_mu, self.relation),
+            self._halves(items, rows),
+        )
+        return plan if halves is None or _in_rows(plan) <= _in_rows(halves) else halves
 
     def ends(self) -> list[tuple[NamesPlan | None, ClipBound | None]]:
         """The least and the most that can be chosen: what cannot be calibrated for it is refused before anything runs."""
@@ -210,8 +243,9 @@ class AggregateStages:
             bounds = tuple(kept._replace(items=items) for kept in bounds if kept is not None for items in (1, MANY))
         return [(name, kept) for name in names for kept in bounds]
 
-    def guarantee(self, *steps: MechanismStep) -> Guarantee:
-        """The whole promise, with these parts, or before anything is chosen."""
+    def guarantee(self, *steps: MechanismStep, spent: Losses | None = None) -> Guarantee:
+        """The whole promise, with these parts, or before anything is chosen; `spent` are the losses of the course that was
+        taken, where another kind of noise could have been."""
         account, budget = self.account, self.account.budget
         by = "exact composition" if account.law is None else f"Renyi divergences of order {account.law.order:.5g}"
         if account.zcdp is not None:
@@ -238,7 +272,10 @@ class AggregateStages:
             details = {"calibrated for": "what is chosen"}
             steps = (MechanismStep(f"noise of {what}", budget.epsilon, budget.delta, details),)
         steps = (*found, *steps)
-        return Guarantee(budget.epsilon, budget.delta, self.relation, steps, losses=self.shared.losses)
+        made = Guarantee(budget.epsilon, budget.delta, self.relation, steps, losses=self.shared.losses)
+        if spent is None:
+            return made
+        return dataclasses.replace(made, spent=spent.zcdp_to_order(), spent_order=spent.order_of_all())
 
     def expected_error_lines(self) -> list[str]:
         """What is to be expected, in words, before anything is chosen: it follows from the budget alone."""
@@ -260,7 +297,7 @@ class AggregateStages:
         keys = (1, 10, 100) if self.max_items is None else (self.max_items,)
         rows = 1 if self.max_per_item is None else self.max_per_item
         for items in keys:
-            plan = make_plan(self.metrics, items, rows, self.account.counts_mu, self.relation)
+            plan = self._least_noise(items, rows)
             sizes = ", ".join(
                 f"{each.stddev:,.4g} for {_words(each.kind, each.value, self.metrics)}"
                 for each in plan.measures
@@ -277,7 +314,8 @@ class AggregateStages:
         return lines
 
     def _sums(self, measures: MeasuresPlan, mu: float) -> list[MechanismStep]:
-        cost = self.shared.cost(mu, 0.0)
+        pure = measures.noise == "laplace"
+        cost = Budget(self.account.pure_counts) if pure else self.shared.cost(mu, 0.0)
         kept = f"{in_items(measures.max_items)}, {measures.max_per_item} rows on each"
         stddevs: dict[str, str | int | float] = {
             f"stddev of {_words(measure.kind, measure.value, self.metrics)}": measure.stddev
@@ -285,7 +323,12 @@ class AggregateStages:
         }
         return [
             MechanismStep("bounding of the sums", 0.0, 0.0, {"a user adds at most": kept}),
-            MechanismStep("noise of all sums", cost.epsilon, cost.delta, {"noise": "discrete Gaussian"} | stddevs),
+            MechanismStep(
+                "noise of all sums",
+                cost.epsilon,
+                cost.delta,
+                {"noise": f"discrete {measures.noise.capitalize()}"} | stddevs,
+            ),
         ]
 
     def _candidates(self) -> tuple[KeysCandidate, ...]:
@@ -297,13 +340,19 @@ class AggregateStages:
         of_each = (totals + tuning.RATIO_NOISE_PRICE * (len(metrics) - totals)) / len(metrics)
         for items in tuning.ITEMS_OF_AGGREGATE if self.max_items is None else (self.max_items,):
             for cap in caps:
-                plan = make_plan(self.metrics, items, cap, self.account.counts_mu, self.relation)
-                sizes = {each.kind: each.stddev for each in plan.measures}
-                # In rows: with users alone these are rows, and where there are sums alone a half range counts as one.
-                size = next(sizes[kind] for kind in ("rows", "users", "sum") if kind in sizes)
-                noise = _MEAN_GAUSSIAN * size * of_each
-                found.append(KeysCandidate(items, cap, "gaussian", Fraction(round(noise * 1024), 1024)))
+                plan = self._least_noise(items, cap)
+                noise = _MEAN_GAUSSIAN * _in_rows(plan) * of_each
+                if self.account.pure:
+                    noise = plan.stddevs["sum0"] * (1 if plan.noise == "laplace" else tuning.NOISE_WITH_WAVES)
+                found.append(KeysCandidate(items, cap, plan.noise, Fraction(max(1, round(noise * 1024)), 1024)))
         return tuple(found)
+
+
+def _in_rows(plan: MeasuresPlan) -> float:
+    """The standard deviation in rows: with users alone these are rows, and where there are sums alone a half range counts as
+    one."""
+    sizes = {name.rstrip("0123456789"): size for name, size in plan.stddevs.items()}
+    return next(sizes[kind] for kind in ("rows", "users", "sum") if kind in sizes)
 
 
 def _rows(number: int) -> str:
@@ -318,6 +367,8 @@ def _words(kind: str, value: int, metrics: Metrics) -> str:
         return f"users with {column} less those without"
     if kind == "tree":
         return f"rows in each part of the range of {column}"
+    if kind in HALVES[:2]:
+        return f"{kind} halves of {column}"
     if kind in AUXILIARY_MOMENTS:
         return f"{kind}s of {column}"
     if kind == "missing":

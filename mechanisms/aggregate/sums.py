@@ -25,7 +25,7 @@ from headcount.mechanisms.counting.evidence import Evidence
 from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.randomness.lane_ids import item_lane_ids, lane_sum
 from headcount.mechanisms.randomness.lanes import Lanes
-from headcount.mechanisms.randomness.noise import discrete_gaussian
+from headcount.mechanisms.randomness.noise import discrete_gaussian, discrete_laplace
 from headcount.mechanisms.randomness.subkeys import block_key, lane_key, subkey
 
 _NOT_SUMMED = ("user", "item")
@@ -125,7 +125,8 @@ def noisy_measures(
         shift = measure.grid - measure.bits
         most = 2**LARGEST_BITS >> shift
         sums = np.clip(np.asarray(merged.column(measure.name)), -most, most)
-        noisy = (sums << shift) + discrete_gaussian(lanes, measure.sigma)
+        draw = discrete_laplace if measure.noise == "laplace" else discrete_gaussian
+        noisy = (sums << shift) + draw(lanes, measure.sigma)
         columns[measure.name] = pa.array(noisy * 2.0**-measure.grid)
     for measure, noisy_tree in noisy_trees.items():
         lacking = f"missing{measure.value}"

@@ -29,8 +29,10 @@ from headcount.mechanisms.histogram.groups import Calibrated, calibrate, cut_gro
 
 
 def totals_norm(kept: ClipBound) -> int:
-    """The norm of a user's vector: of both totals at their bounds, where both are asked for."""
-    return math.ceil(kept.totals_bound * math.sqrt(2 if kept.users_bound else 1))
+    """The norm of a user's vector, l1 for Laplace noise and else l2: of both totals at their bounds, where both are asked
+    for."""
+    times = 2 if kept.users_bound else 1
+    return kept.totals_bound * times if kept.noise == "laplace" else math.ceil(kept.totals_bound * math.sqrt(times))
 
 
 def _times(kept: ClipBound) -> tuple[int, ...]:
@@ -77,7 +79,8 @@ def calibrated(
     for kind, told, times in zip(metrics.totals, by_kind, grouped.kinds, strict=True):
         counts, noise = noisy.counts(kind)
         noises = noise, total_stddev / times
-        made[kind] = calibrate(counts, grouped.group, told / times, *noises, sampled=True, least=least)
+        found_of = calibrate(counts, grouped.group, told / times, *noises, sampled=True, least=least)
+        made[kind] = found_of if noisy.deviations == DEVIATIONS else _wider(found_of, noisy.deviations / DEVIATIONS)
     found = {}
     for metric in metrics.each:
         if not metric.is_total:
@@ -90,6 +93,12 @@ def calibrated(
     return found, made[metrics.totals[-1]].left_out
 
 
+def _wider(told: Calibrated, by: float) -> Calibrated:
+    """The same with intervals that are wider by this factor, for noise of a longer tail."""
+    low, high = told.estimate - by * (told.estimate - told.low), told.estimate + by * (told.high - told.estimate)
+    return dataclasses.replace(told, low=low, high=high, below=by * told.below, above=by * told.above)
+
+
 def _scaled_sum(noisy: NoisySums, metric: Metric, metrics: Metrics, events: Calibrated) -> Answer:
     """The mean of a key times its events, within the interval of its own noisy sum, scaled up as its events are; the noise of
     that scale is what the events have beyond their own."""
@@ -98,7 +107,9 @@ def _scaled_sum(noisy: NoisySums, metric: Metric, metrics: Metrics, events: Cali
     scale, size = events.scale, np.maximum(events.estimate, own)
     estimate = scale * value
     of_scale = np.sqrt(np.maximum(events.noise_stddev**2 - (scale * own) ** 2, 0.0)) / size
-    below, above = (np.hypot(DEVIATIONS * scale * noise, end / size * estimate) for end in (events.below, events.above))
+    below, above = (
+        np.hypot(noisy.deviations * scale * noise, end / size * estimate) for end in (events.below, events.above)
+    )
     stddev = np.hypot(scale * noise, of_scale * estimate)
     answer = total_answer(metric, np.maximum(estimate, 0.0), stddev, (estimate - below, estimate + above))
     assert metric.of is not None

@@ -115,7 +115,11 @@ class ClipChoice(TableChoice):
 
     name = "kept"
     misplaced = tuning.LEFT_OUT_PRICE
-    flattens = False  # whether what a cap takes away is to be estimated, too
+
+    @property
+    def flattens(self) -> bool:
+        """Whether what a cap takes away is to be estimated, too."""
+        return False
 
     def __post_init__(self) -> None:
         check_caps(self.caps)
@@ -206,11 +210,19 @@ class ClipChoice(TableChoice):
         assert self.counts_budget is not None
         asked = self.candidates if candidates is None else candidates
         items, worth = table[-1], dict(zip(self.candidates, table, strict=False))
-        losses = [items * each.cost - self.misplaced * Fraction(worth[each], PARTS) for each in asked]
-        sensitivities = [self.misplaced * self.most(each, items) for each in asked]
+        losses = [self.loss(each, worth[each], items) for each in asked]
+        sensitivities = [self.sensitivity(each, items) for each in asked]
         epsilon, one_sided = self.counts_budget.epsilon_fraction, self.relation is Relation.ADD_REMOVE
         tau = math.ceil(2 / epsilon * Fraction(math.log(len(losses) / tuning.MISSED_BY_COUNTS)))
         return gem_exponents(losses, sensitivities, epsilon, one_sided, tau)
+
+    def loss(self, candidate: ClipCandidate, worth: int, items: int) -> Fraction:
+        """The loss of a candidate to which all users are worth this, in `PARTS`."""
+        return items * candidate.cost - self.misplaced * Fraction(worth, PARTS)
+
+    def sensitivity(self, candidate: ClipCandidate, items: int) -> Fraction:
+        """What one user more lowers that by, at most."""
+        return self.misplaced * self.most(candidate, items)
 
     def most(self, candidate: ClipCandidate, items: int) -> int:
         """What a user is worth to a candidate at most, where this number of items is counted."""

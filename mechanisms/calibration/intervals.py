@@ -26,6 +26,10 @@ from headcount.mechanisms.calibration.noise_plan import NoisePlan
 DEVIATIONS = statistics.NormalDist().inv_cdf(0.975)
 
 _BEYOND = 0.05
+
+#: The same of Laplace noise, and more than enough for sums of such draws, which are closer to normal.
+LAPLACE_DEVIATIONS = -math.log(_BEYOND) / math.sqrt(2)
+
 # Above this scale, a whole number of steps is so fine that the normal quantile, rounded up, is exact within one of them.
 _SUMMED = 2**12
 # Where the logarithms of a closed form are this close to a whole number, the next one is taken.

@@ -85,8 +85,10 @@ class Account:
             raise ParameterError("counts_mu and pure_counts are both 0, so that there is nothing to count with")
         if self.zcdp is not None:
             self._check_zcdp(self.zcdp)
-        elif self.pure and (self.ranges_choices or self.users_choice is not None):
-            raise ParameterError("more is chosen in the Gaussian plan alone: make the account with pure=False")
+        elif self.pure and self.names_choice and (self.ranges_choices or self.users_choice is not None):
+            raise ParameterError(
+                "with names, more is chosen in the Gaussian plan alone: make the account with pure=False"
+            )
         elif not self.delta() <= self.budget.delta:
             raise ParameterError(f"the parts cost a delta of {self.delta()}, more than {self.budget!r} has")
 
@@ -157,7 +159,8 @@ class Account:
         last = _epsilons(self.totals_choice, self.cap_choice if named else None)
         # With names, what follows the first choice in the Gaussian plan is the choice of the counts' bound as well.
         counts = self.counts_choice if named else None
-        second = _epsilons(counts, self.users_choice, *self.ranges_choices)
+        more = _epsilons(self.users_choice, *self.ranges_choices)
+        second = (*_epsilons(counts), *more)
         ways = []
         if self.law is not None:
             ways.append(self._law_way(self.law))
@@ -165,7 +168,7 @@ class Account:
             mu = (self.names_mu**2 + self.counts_mu**2 + self.totals_mu**2) ** 0.5
             ways.append(Parts((*second, *last), mu, (), self.hiding))
         if self.pure:
-            ways.append(Parts(last, 0.0, _positive(self.pure_counts, self.pure_totals), self.pure_hiding))
+            ways.append(Parts((*more, *last), 0.0, _positive(self.pure_counts, self.pure_totals), self.pure_hiding))
         whole = composed_delta(self.budget.epsilon, first, *ways)
         # Renyi divergences of discrete Gaussian noise are at most those of continuous noise: the others pay for the grid.
         return whole / thresholds.TOTAL_SHARE if self.gaussian and self.law is None else whole
@@ -180,16 +183,18 @@ def make_account(
     gaussian: bool = True,
     pure: bool = True,
     precision: tuple[float, float, float] = tuning.HISTOGRAM_PRECISION,
+    pure_share: float = tuning.LAPLACE_TOTALS_SHARE,
     ranges: int = 0,
     users_too: bool = False,
     capped: bool = False,
 ) -> Account:
     """The account of a release whose items are `named` first, or public, with a bound for the counts that is `chosen`, or
-    given, and counts that are `calibrated` by totals, or not; `gaussian` and `pure` say which ways may be taken. `precision`
-    has the shares of names, counts and totals where all are there, and `ranges` is the number of ranges to be chosen. With
-    `users_too`, totals of users have a bound of their own beside those of events; with `capped`, it is chosen how many events
-    of one user on one item count. A selection curve names items, with counts and totals as sharp as they would be beside names
-    by noise; by noise, where that leaves a curve too little."""
+    given, and counts that are `calibrated` by totals, or not; `gaussian` and `pure` say which ways may be taken.
+    `precision` has the shares of names, counts and totals where all are there, `pure_share` that of totals in the Laplace
+    plan, and `ranges` is the number of ranges to be chosen. With `users_too`, totals of users have a bound of their own
+    beside those of events; with `capped`, it is chosen how many events of one user on one item count. A selection curve
+    names items, with counts and totals as sharp as they would be beside names by noise; by noise, where that leaves a curve
+    too little."""
     check_budget(budget)
     if named:
         check_delta_for_names(budget.delta)
@@ -197,9 +202,9 @@ def make_account(
     epsilon = budget.epsilon
     limit, names, counts, totals, users, ends = _choices(epsilon, named, chosen, calibrated, ranges, users_too)
     cap = Budget(tuning.CAP_CHOICE_SHARE * epsilon) if capped else None
-    spent = sum(_epsilons(limit, names, None if named else counts, totals, cap))
+    spent = sum(_epsilons(limit, names, None if named else counts, totals, cap, users, *ends))
     rest = _PURE_SHARE * (epsilon - spent) if pure else 0.0
-    pure_totals = tuning.LAPLACE_TOTALS_SHARE * rest if calibrated else 0.0
+    pure_totals = pure_share * rest if calibrated else 0.0
     pure_counts = rest - pure_totals
     pure_hiding = tuning.LAPLACE_THRESHOLD_DELTA * budget.delta if named and pure else 0.0
     choices, pures = (budget, names, counts, totals), (pure_counts, pure_totals, pure_hiding)
@@ -211,7 +216,7 @@ def make_account(
     then = _epsilons(cap) if named else ()
     after = Parts((*_epsilons(counts if named else None, users, *ends, totals), *then), hiding=hiding)
     other = (
-        [Parts((*_epsilons(totals), *then), pure=_positive(pure_counts, pure_totals), hiding=pure_hiding)]
+        [Parts((*_epsilons(users, *ends, totals), *then), pure=_positive(pure_counts, pure_totals), hiding=pure_hiding)]
         if pure
         else []
     )

@@ -217,7 +217,7 @@ class Stages:
             totals = self.noise(totals_steps, totals_mu, account.pure_totals, pure)
             steps.append(totals.step("noise of the totals"))
         counted = counts is not None
-        spent = self._first() + self._way(pure) if account.pure and account.gaussian else None
+        spent = self.spent(pure) if account.pure and account.gaussian else None
         guarantee = self.guarantee(*steps, counted=counted, spent=spent)
         return StagePlan(names, kept, counts_steps, counts, totals_steps, totals, guarantee)
 
@@ -287,6 +287,10 @@ class Stages:
         ways = [self._way(pure) for pure, there in ((False, account.gaussian), (True, account.pure)) if there]
         return self._first() + Losses.one_of(*ways)
 
+    def spent(self, pure: bool) -> Losses:
+        """What the course costs that takes one of the ways."""
+        return self._first() + self._way(pure)
+
     def _first(self) -> Losses:
         """The choice that decides on the way: where items are named, two draws."""
         account = self.account
@@ -297,10 +301,9 @@ class Stages:
         account, named = self.account, self.account.names_choice is not None
         choices = [account.totals_choice, account.cap_choice if named else None]
         choices += [account.counts_choice if named and not pure else None]
+        choices += [*account.ranges_choices, account.users_choice]
         draws = [Draw(choice.epsilon) for choice in choices if choice is not None]
         if not pure:
-            draws += [Draw(choice.epsilon) for choice in account.ranges_choices]
-            draws += [] if account.users_choice is None else [Draw(account.users_choice.epsilon)]
             mu = math.sqrt(account.names_mu**2 + account.counts_mu**2 + account.totals_mu**2) * (1 + 1e-12)
             by_law = {} if self.laws is None else {"rho": self.laws.rho, "order": self.laws.order}
             return Losses.of(*draws, mu=mu, hiding=account.hiding, **by_law)

@@ -35,6 +35,9 @@ TRANSFORMS: dict[str, Callable[[dict[str, Any]], beam.PTransform]] = {
     "Aggregate, domain": lambda release: t.Aggregate(
         _BUDGET, _OF_NUMBERS, domain=_DOMAIN, max_items=4, max_per_item=3, calibrate="none", **release
     ),
+    "Aggregate, means of a domain": lambda release: t.Aggregate(
+        _BUDGET, ["users", "events", *_OF_NUMBERS[:2]], domain=_DOMAIN, **release
+    ),
     "Aggregate, quantiles": lambda release: t.Aggregate(_BUDGET, ["users", "quantile:0.25,0.5:number:0:20"], **release),
     "Aggregate, shares": lambda release: t.Aggregate(_BUDGET, ["users", "share:many=number>3"], **release),
     "Aggregate, ratios": lambda release: t.Aggregate(_BUDGET, ["ratio:r=number:0:9/number:auto"], **release),

@@ -216,7 +216,7 @@ def test_a_range_that_is_chosen_for_quantiles_alone_cuts_as_little_as_can_be(tex
 
 
 def test_other_metrics_keep_their_noise_but_for_the_share_of_the_tree():
-    mean = ["events", "mean:price:0:100"]
+    mean = ["events", "mean:price:0:100", "variance:price:0:100"]
     plans = [
         aggregate(Budget(1, 1e-6), asked, domain=KEYS, max_items=2, max_per_item=1, calibrate="none").stages.plan(
             None, None

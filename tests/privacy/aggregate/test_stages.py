@@ -75,7 +75,7 @@ class AggregateCourse(Course):
             own = iter(noise[: sum(each.kind != "tree" for each in plan.measures)])  # trees are drawn after all others
             trees = noise[sum(each.kind != "tree" for each in plan.measures) :]
             for each in plan.measures:
-                meant = make_plan("gaussian", each.grid, each.sigma, None, BUDGET, plan.relation, plan.bound)
+                meant = make_plan(each.noise, each.grid, each.sigma, None, BUDGET, plan.relation, plan.bound)
                 if each.kind == "tree":
                     self.seen.stages += [
                         Stage(f"Aggregate/Sums/{each.name}/{level}", meant, nodes(merged, each, level), least)

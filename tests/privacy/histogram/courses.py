@@ -275,7 +275,7 @@ def fits(spent: Spent, mechanism: Any) -> bool:
     account = mechanism.stages.account
     # Counts, or sums, and totals share one precision, by what was released before.
     both = sum(spent.gaussian[kind] for kind in ("Counts", "Sums", "Totals"))
-    pures = {"NamedItems": account.pure_counts, "Counts": account.pure_counts, "Totals": account.pure_totals}
+    pures = dict.fromkeys(("NamedItems", "Counts", "Sums"), account.pure_counts) | {"Totals": account.pure_totals}
     hiding = account.pure_hiding if spent.laplace else account.hiding
     return (
         not spent.apart

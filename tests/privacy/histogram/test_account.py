@@ -96,8 +96,11 @@ def check_gaussian(way: Losses, account: Account, before: dict[Draw, int]) -> No
 
 
 def check_pure(way: Losses, account: Account, before: dict[Draw, int], named: bool) -> None:
-    """The Laplace plan: no bound of the counts is chosen where one step names and counts, and all of its noise is there."""
-    assert parts_of(way, Draw) == _added(before, draws_of(account.totals_choice, account.cap_choice if named else None))
+    """The Laplace plan: no bound of the counts is chosen where one step names and counts, and all of its noise is there. Of an
+    aggregate it has the other choices too."""
+    more = (account.users_choice, *account.ranges_choices)
+    drawn = draws_of(account.totals_choice, account.cap_choice if named else None, *more)
+    assert parts_of(way, Draw) == _added(before, drawn)
     assert way.mu == way.rho == 0
     assert way.hiding == (pytest.approx(account.pure_hiding, rel=1e-9) if named else 0)
     noise = sum(part.epsilon * times for part, times in parts_of(way, Laplace).items())
