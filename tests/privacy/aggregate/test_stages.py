@@ -31,6 +31,7 @@ from headcount.mechanisms.aggregate.metrics import Metric, Metrics, parse_metric
 from headcount.mechanisms.aggregate.release import AggregateMechanism, aggregate
 from headcount.mechanisms.aggregate.trees import BRANCHING, LEAVES, LEVELS
 from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.batches.threads import Parts
 from headcount.mechanisms.batches.value_rows import ValueShard
 from headcount.mechanisms.calibration.noise import make_plan
 from headcount.mechanisms.columns.value_ranges import value_columns
@@ -210,7 +211,7 @@ def test_every_named_key_has_noise_on_every_measure(make_release):
     keys = [f"k{n:04}" for n in range(4000)]
     made = aggregate(Budget(1, 1e-6), METRICS, domain=keys, max_items=2, max_per_item=3, calibrate="none")
     plan = made.stages.plan(None, None).measures
-    noisy = made._sums(None, made.stages.plan(None, None), pa.array(keys), make_release(), "label")
+    noisy = made._sums(Parts.of(), made.stages.plan(None, None), pa.array(keys), make_release(), "label")
     for measure in plan.measures:
         drawn = np.asarray(noisy.column(measure.name))
         assert stats.kstest(drawn, stats.norm(0, measure.stddev).cdf).pvalue > 1e-8, measure
