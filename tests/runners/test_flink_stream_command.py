@@ -31,4 +31,5 @@ def test_windows_close_while_the_stream_goes_on_and_no_checkpoint_takes_a_row(cl
     assert outputs(tmp_path / "out") == stream.batch(ONE_STAGE)
     wait(lambda: not cluster.jobs(*UNFINISHED))
     last = max(cluster.rest("/jobs/overview")["jobs"], key=lambda job: job["start-time"])
-    assert {stage["parallelism"] for stage in cluster.rest(f"/jobs/{last['jid']}")["vertices"]} == {2}
+    stages = cluster.rest(f"/jobs/{last['jid']}")["vertices"]
+    assert max(stage["parallelism"] for stage in stages) == 2
