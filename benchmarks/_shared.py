@@ -57,6 +57,12 @@ def private_job(
     return [*words, "--epsilon", "1", "--delta", "1e-8", "--output", str(output), "--overwrite"]
 
 
+def default_job(path: Path, output: Path, user: str = "user", item: str = "item") -> list[str]:
+    """The words of the default: users of each item, with everything chosen."""
+    words = ["histogram", "--input", str(path), "--user", user, "--item", item]
+    return [*words, "--epsilon", "1", "--delta", "1e-8", "--output", str(output), "--overwrite"]
+
+
 def headcount(words: Sequence[str]) -> list[str]:
     """The command of a job on this machine."""
     return [sys.executable, "-m", "headcount.pipelines.main", *words]

@@ -3,8 +3,9 @@
     python benchmarks/throughput.py --rows 1000000 10000000 30000000
 
 Every job is a process of its own, start-up included: the plain count, one private stage with a given bound, the one that
-chooses it, and the default, which estimates the true counts. They take turns, so that a busy machine slows all of them. The
-shown time is the least of the repeats, the ratios are those of the times shown; memory is the peak of the process.
+chooses it, estimates of events with everything chosen, and the default, which is the same of users. They take turns, so that a
+busy machine slows all of them. The shown time is the least of the repeats, the ratios are those of the times shown; memory is
+the peak of the process.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import argparse
 import shutil
 from pathlib import Path
 
-from _shared import DATA, OUT, event_log, headcount, plain_job, private_job, run, write_csv
+from _shared import DATA, OUT, default_job, event_log, headcount, plain_job, private_job, run, write_csv
 
 
 def jobs(path: Path, out: Path, user: str, item: str, bound: int) -> dict[str, list[str]]:
@@ -22,7 +23,8 @@ def jobs(path: Path, out: Path, user: str, item: str, bound: int) -> dict[str, l
         "plain": plain_job(path, out / "plain", item),
         "private": headcount(private_job(path, out / "private", user, item, bound)),
         "auto": headcount(private_job(path, out / "auto", user, item, "auto")),
-        "estimates": headcount(private_job(path, out / "estimates", user, item, "auto", "estimates")),
+        "events": headcount(private_job(path, out / "events", user, item, "auto", "estimates")),
+        "default": headcount(default_job(path, out / "default", user, item)),
     }
 
 
