@@ -45,7 +45,7 @@ from headcount.mechanisms.aggregate.measures import AUXILIARY_MOMENTS, HALVES, V
 from headcount.mechanisms.aggregate.metrics import Metric, Metrics
 from headcount.mechanisms.aggregate.pooled import pooled
 from headcount.mechanisms.batches.names import Names
-from headcount.mechanisms.calibration.intervals import DEVIATIONS, LAPLACE_DEVIATIONS, outward
+from headcount.mechanisms.calibration.intervals import DEVIATIONS, LAPLACE_DEVIATIONS, as_noise_tells, outward
 from headcount.mechanisms.columns.value_ranges import ValueRange
 
 # For each of two intervals that hold together with a probability of 95 %.
@@ -337,7 +337,10 @@ def answers_batch(items: Names, answers: Mapping[str, tuple[Metric, Answer]]) ->
     """The released rows: the key, and for each metric its value, the noise, `low` and `high`, by the name of the metric."""
     made: dict[str, pa.Array] = {"item": items}
     for name, (metric, answer) in answers.items():
-        columns = (answer.value, answer.noise_stddev, answer.low, answer.high)
+        columns = [answer.value, answer.noise_stddev, answer.low, answer.high]
+        # The noise of a quantile is in ranks, and says nothing of its value, which is an edge of a public grid.
+        fitted = slice(1, 2) if metric.kind == "quantile" else slice(None)
+        columns[fitted] = as_noise_tells(answer.noise_stddev, *columns[fitted])
         known = zip(columns_of(metric, name), columns, strict=True)
         # Only a ratio may have ends that are not there.
         made |= {part: pa.array(column, pa.float64(), from_pandas=metric.kind == "ratio") for part, column in known}

@@ -35,6 +35,10 @@ _SUMMED = 2**12
 # Where the logarithms of a closed form are this close to a whole number, the next one is taken.
 _SLACK = 1e-9
 
+# From 1e-22 to 1e22, by which powers of ten are exact floats; 1 is in the middle.
+_POWERS = np.array([float(f"1e{power}") for power in range(-22, 23)])
+_ONE = 22
+
 
 def half_range(stddev: float) -> float:
     """What stands behind +-, wherever it does: half of the range that holds 95 % of normal noise of this standard deviation."""
@@ -148,3 +152,16 @@ def outward(low: Any, high: Any) -> tuple[np.ndarray, np.ndarray]:
     """The ends of intervals as whole numbers, rounded outward so that nothing is lost; none is below 0, as no count is."""
     ends = np.floor(np.asarray(low, np.float64)), np.ceil(np.asarray(high, np.float64))
     return np.maximum(ends[0], 0.0), np.maximum(ends[1], 0.0)
+
+
+def as_noise_tells(noise: np.ndarray, *numbers: np.ndarray) -> list[np.ndarray]:
+    """Numbers with noise of these standard deviations, rounded to as many decimals as tell a thousandth of it; whole numbers stay.
+
+    What lies below says nothing. Where a number was fitted, its last digits depend on the processor, and the same release would
+    have other bytes on another machine.
+    """
+    more = 3 - (np.searchsorted(_POWERS, noise, side="right") - 1 - _ONE)
+    # A whole number by a power of ten that is an exact float: the float that a short decimal is read as.
+    unit = _POWERS[_ONE + np.clip(more, 0, _ONE)]
+    known = noise > 0
+    return [np.where(known, np.rint(each * unit) / unit + 0.0, each) for each in numbers]

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from headcount.mechanisms.batches.names import Names, hash64, shard_of
 from headcount.mechanisms.batches.packing import concat, from_ipc, to_ipc
-from headcount.mechanisms.calibration.intervals import DEVIATIONS, half_width, outward, shown_ends
+from headcount.mechanisms.calibration.intervals import DEVIATIONS, as_noise_tells, half_width, outward, shown_ends
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
 
 # From here on, released rows travel compressed: they meet in one group per output file. Less is not worth the time.
@@ -67,6 +67,7 @@ def estimates_batch(
     """
     low, high = (count - DEVIATIONS * noise_stddev, count + DEVIATIONS * noise_stddev) if ends is None else ends
     low, high = outward(low, np.minimum(high, most))
+    (noise_stddev,) = as_noise_tells(noise_stddev, noise_stddev)
     numbers = {"count": count, "noise_stddev": noise_stddev, "low": low, "high": high, "bounded_count": bounded_count}
     return _batch(item, numbers)
 

