@@ -155,7 +155,7 @@ def outward(low: Any, high: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def as_noise_tells(noise: np.ndarray, *numbers: np.ndarray) -> list[np.ndarray]:
-    """Numbers with noise of these standard deviations, rounded to as many decimals as tell a thousandth of it; whole numbers stay.
+    """Numbers with noise of these standard deviations, with as many decimals as tell a thousandth of it; whole ones stay.
 
     What lies below says nothing. Where a number was fitted, its last digits depend on the processor, and the same release would
     have other bytes on another machine.

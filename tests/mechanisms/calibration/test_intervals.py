@@ -11,7 +11,7 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.calibration import intervals
 from headcount.mechanisms.calibration.bound import Bound
-from headcount.mechanisms.calibration.intervals import gaussian_half_width, half_width, outward
+from headcount.mechanisms.calibration.intervals import as_noise_tells, gaussian_half_width, half_width, outward
 from headcount.mechanisms.calibration.noise import make_plan
 
 
@@ -54,3 +54,23 @@ def test_where_sums_end_the_normal_quantile_rounded_up_goes_on(monkeypatch):
 def test_ends_are_rounded_outward_and_not_below_0():
     low, high = outward([-7.5, 3.2, 4.0, -9.0], [-2.5, 5.1, 6.0, 8.01])
     assert low.tolist() == [0, 3, 4, 0] and high.tolist() == [0, 6, 6, 9]
+
+
+def test_numbers_have_the_digits_that_their_noise_tells():
+    noise = np.array([249.947, 10.0, np.nextafter(10, 0), 0.159038, 1e-3, 4e6, 1e-30, 0.0, np.nan])
+    told, own = as_noise_tells(noise, np.full(len(noise), 922.6251741604617), noise)
+    exact = 922.6251741604617
+    assert told.tolist() == [922.6, 922.63, 922.625, 922.6252, 922.625174, 923.0, exact, exact, exact]
+    assert own[:6].tolist() == [249.9, 10.0, 10.0, 0.159, 0.001, 4e6]
+    # A number that was worked out with other last digits is the same, and whole ones and zeros stay.
+    assert as_noise_tells(noise, np.full(len(noise), exact * (1 + 4e-16)))[0][:6].tolist() == told[:6].tolist()
+    (zero,) = as_noise_tells(np.array([3.0]), np.array([-1e-9]))
+    assert str(zero[0]) == "0.0"
+
+
+def test_rounding_moves_nothing_by_more_than_half_a_thousandth_of_its_noise():
+    noise, value = np.geomspace(1e-12, 1e6, 4001), np.linspace(-1e6, 1e6, 4001)
+    (told,) = as_noise_tells(noise, value)
+    fine = noise > 1e-7  # below, a float has no digits left to round
+    assert (np.abs(told - value) <= np.minimum(noise / 2000 * (1 + 1e-6) + 1e-9, 0.5))[fine].all()
+    assert (np.diff(as_noise_tells(np.full(4001, 7.0), value)[0]) >= 0).all()
