@@ -8,7 +8,9 @@ chosen. Each figure is the least of the repeats, each ratio one of shown figures
 themselves. Needs what flink.sh needs: Java, and Maven the first time.
 
 A job's figures: `flink` is the duration that Flink itself tells of it, `client` the whole command, `to running` the time
-from the command's start to the state RUNNING, `cpu` the processor seconds of client, cluster and workers together.
+from the command's start to the state RUNNING, `cpu` the processor seconds of client, cluster and workers together, `shuffled`
+what its operators sent to the next ones. A third table, in flink-steps.csv, has each operator of each job: when it began and
+ended, and what it sent.
 """
 
 from __future__ import annotations
@@ -20,10 +22,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from _shared import DATA, HERE, OUT, default_job, event_log, plain_job, private_job, run, write_csv
 
@@ -48,6 +50,7 @@ class Times(NamedTuple):
     client: float
     to_running: float
     cpu: float
+    shuffled: float  # megabytes
 
 
 class Case(NamedTuple):
@@ -74,8 +77,8 @@ def running(directory: Path | None, managers: int) -> Iterator[State]:
                 subprocess.run([*script, "stop"], check=True, stdout=sys.stderr)
 
 
-def measure(case: Case, path: Path, work: Path, state: State) -> Times:
-    """Run one job on the cluster, to its end."""
+def measure(case: Case, path: Path, work: Path, state: State) -> tuple[Times, list[dict[str, str]]]:
+    """Run one job on the cluster, to its end; and a line for each of its operators."""
     if case.job == "plain":
         log = str(state.directory / "logs" / "workers.log")
         flags = cluster.beam_flags(state.content["job_endpoint"], case.parallelism, "plain-count", log)
@@ -91,7 +94,24 @@ def measure(case: Case, path: Path, work: Path, state: State) -> Times:
     (new,) = [job["jid"] for job in cluster.jobs_of(address) if job["jid"] not in before]
     told = cluster.ask(address, f"/jobs/{new}")
     to_running = told["timestamps"]["RUNNING"] / 1000 - start
-    return Times(told["duration"] / 1000, client, to_running, cpu + cpu_seconds(state) - used)
+    steps = steps_of(case, told)
+    shuffled = sum(float(step["sent, MB"]) for step in steps)
+    return Times(told["duration"] / 1000, client, to_running, cpu + cpu_seconds(state) - used, shuffled), steps
+
+
+def steps_of(case: Case, told: Mapping[str, Any]) -> list[dict[str, str]]:
+    """The operators of a job, in the order in which they began."""
+    ran = [each for each in told["vertices"] if each["start-time"] > 0]
+    return [
+        {
+            **{name: str(value) for name, value in case._asdict().items()},
+            "began, s": f"{(each['start-time'] - told['start-time']) / 1000:.1f}",
+            "ended, s": f"{(each['end-time'] - told['start-time']) / 1000:.1f}",
+            "sent, MB": f"{each['metrics']['write-bytes'] / 1e6:.2f}",
+            "operator": each["name"],
+        }
+        for each in sorted(ran, key=lambda each: each["start-time"])
+    ]
 
 
 def cpu_seconds(state: State) -> float:
@@ -118,11 +138,18 @@ def lines_of(best: dict[Case, Times]) -> list[dict[str, str]]:
             "client, s": f"{times.client:.1f}",
             "to running, s": f"{times.to_running:.1f}",
             "cpu, s": f"{times.cpu:.1f}",
-            "times faster": f"{best[case._replace(job='plain')].flink / times.flink:.2f}",
-            "times less cpu": f"{best[case._replace(job='plain')].cpu / times.cpu:.2f}",
+            "shuffled, MB": f"{times.shuffled:.0f}",
+            **beside_plain(times, best.get(case._replace(job="plain"))),
         }
         for case, times in best.items()
     ]
+
+
+def beside_plain(times: Times, plain: Times | None) -> dict[str, str]:
+    """How many times less a job takes than the plain one, if that ran."""
+    if plain is None:
+        return {}
+    return {"times faster": f"{plain.flink / times.flink:.2f}", "times less cpu": f"{plain.cpu / times.cpu:.2f}"}
 
 
 def bars_of(best: dict[Case, Times]) -> list[dict[str, str]]:
@@ -134,7 +161,9 @@ def bars_of(best: dict[Case, Times]) -> list[dict[str, str]]:
         lines.append({**line, "seen": f"{seen:.2f}", "bar": bar, "met": "yes" if met else "no"})
 
     sizes = sorted({case.rows for case in best})
-    turns = [(parallelism, job) for parallelism in sorted({case.parallelism for case in best}) for job in PRIVATE]
+    ran = {case.job for case in best}
+    jobs = [job for job in PRIVATE if {job, "plain"} <= ran]
+    turns = [(parallelism, job) for parallelism in sorted({case.parallelism for case in best}) for job in jobs]
     for parallelism, private in turns:
         of = {(case.rows, case.job): times for case, times in best.items() if case.parallelism == parallelism}
         two = ("plain", private)
@@ -181,6 +210,7 @@ def main() -> None:
         "--sizes", type=whole_numbers, default=[10**6, 10**7, 3 * 10**7], help="rows (default: 1e6,1e7,3e7)"
     )
     parser.add_argument("--parallelism", type=whole_numbers, default=[1, 2], help="default: 1,2")
+    parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS), help="default: all of them")
     parser.add_argument("--repeats", type=int, default=1, help="default: %(default)s")
     parser.add_argument("--data", type=Path, default=DATA, help="where generated logs are kept (default: %(default)s)")
     parser.add_argument(
@@ -195,26 +225,29 @@ def main() -> None:
         for rows in args.sizes
         for parallelism in args.parallelism
         for _ in range(args.repeats)
-        for job in JOBS
+        for job in args.jobs
     ]
     best: dict[Case, Times] = {}
+    steps: dict[Case, list[dict[str, str]]] = {}
     with (
         tempfile.TemporaryDirectory(prefix="headcount-jobs-") as work,
         running(args.state, max(args.parallelism)) as state,
     ):
         write_key_file(Path(work) / "key")
-        for job in JOBS:
+        for job in args.jobs:
             say(f"warming up: {job}")
             measure(Case(args.sizes[0], max(args.parallelism), job), files[args.sizes[0]], Path(work), state)
         for number, case in enumerate(turns, 1):
-            times = measure(case, files[case.rows], Path(work), state)
-            seen = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in times._asdict().items())
+            times, steps[case] = measure(case, files[case.rows], Path(work), state)
+            seen = ", ".join(f"{name} {value:.1f}" for name, value in times._asdict().items())
             say(f"{number} of {len(turns)}: {case.job}, {case.rows:g} rows, parallelism {case.parallelism}: {seen}")
             best[case] = Times(*map(min, times, best.get(case, times)))
     lines, bars = lines_of(best), bars_of(best)
-    print(f"{table(lines)}\n\n{table(bars)}")
-    write_csv(lines, args.out / "flink.csv")
-    write_csv(bars, args.out / "flink-bars.csv")
+    for name, made in (("flink", lines), ("flink-bars", bars)):
+        if made:
+            print(f"{table(made)}\n")
+            write_csv(made, args.out / f"{name}.csv")
+    write_csv([line for lines in steps.values() for line in lines], args.out / "flink-steps.csv")
 
 
 if __name__ == "__main__":

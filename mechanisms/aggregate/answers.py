@@ -8,11 +8,13 @@ The interval of a mean r of x is Fieller's, for n and noisy sums S: all r in [-1
 interval holds it in 95 % of all releases, however few rows there are; where n may be 0, it is the whole range. The mean itself
 is an estimate by the sums of all keys (`pooled`), cut to that interval. It is closer than S / n, whose noise is stated. Where
 nothing tells that values are missing, the rows alone are n for the estimate: intervals do not rest on that, but for those of
-sums.
+sums. Halves tell only of rows that have a value, and so the same holds for users and events: the upper end of their interval is
+that of all rows where it is higher (`may_be_missing`).
 
 With halves, a mean is often of one row of each user, and who is in the sample by chance matters as much as noise. So its
-interval has the variance (1 - r^2) f n / k more, for samples of n / k users at least, with k rows of each at most: f is how far
-values spread on keys, as the gaps of all keys tell it.
+interval has the variance (1 - r^2) f n k more, for samples of n / k users at least, with k rows of each at most: f is how far
+values spread on keys, as the gaps of all keys tell it. A key on which values spread more than on others has one that is too
+narrow.
 
 The noise of S - r n is Gaussian. Of halves it is that of two Laplace draws, of which 2.12 standard deviations hold 95 % or
 more, and are taken in place of 1.96.
@@ -92,7 +94,8 @@ class NoisySums:
             sums, stddev, spreads = _of_halves(sums, stddev)
             spreads = {number: plan.max_per_item * spread for number, spread in spreads.items()}
         if "users" not in sums and plan.max_per_item == 1 and "rows" in sums:  # with one row a key, users are rows
-            sums, stddev = sums | {"users": sums["rows"]}, stddev | {"users": stddev["rows"]}
+            same = {f"users{end}": f"rows{end}" for end in ("", "_at_most") if f"rows{end}" in sums}
+            sums, stddev = (each | {users: each[rows] for users, rows in same.items()} for each in (sums, stddev))
         deviations = LAPLACE_DEVIATIONS if plan.noise == "laplace" else DEVIATIONS
         return cls(rows.column("item"), sums, stddev, trees, deviations, spreads)
 
@@ -100,6 +103,20 @@ class NoisySums:
         """The noisy users or events, and the standard deviation of their noise."""
         name = "rows" if kind == "events" else kind
         return self.sums[name], self.stddev[name]
+
+    def may_be_missing(self, kind: str) -> np.ndarray | float:
+        """How much higher the interval of users or events may end, by rows without a value of which noise hides that they are
+        missing.
+
+        The lower end is that of the noise of the rows that have a value, and the upper one of all rows, if that is higher: each
+        fails in 2.5 % of all releases at most.
+        """
+        count, noise = self.counts(kind)
+        most = f"{'rows' if kind == 'events' else kind}_at_most"
+        if most not in self.sums:
+            return 0.0
+        above = self.sums[most] - count + self.deviations * (self.stddev[most] - noise)
+        return np.maximum(above, 0.0)
 
     def total(self, metric: Metric, values: tuple[ValueRange, ...]) -> tuple[np.ndarray, float]:
         """A total and the standard deviation of its noise: of users, of events, or middle * n + half * sum."""
@@ -148,8 +165,8 @@ def _of_halves(
     """The noisy sums, rows with a value, and rows, by halves, and the spread of each range. All ranges tell of the rows, and
     what is missing of one counts only where it is told."""
     sums, noise, spreads = dict(halves), dict(stddev), {}
-    rows, variances = [], []
-    for number in range(sum(name.startswith("upper") for name in halves)):
+    ranges = sum(name.startswith("upper") for name in halves)
+    for number in range(ranges):
         upper, lower, missing = (f"{kind}{number}" for kind in HALVES)
         both = math.hypot(stddev[upper], stddev[lower])
         valued = sums.pop(upper), sums.pop(lower)
@@ -157,10 +174,14 @@ def _of_halves(
         noise |= {f"sum{number}": both, f"valued{number}": both}
         gaps = sums.pop(f"gap{number}"), stddev[f"gap{number}"]
         spreads[number] = _spread(sums[f"sum{number}"], sums[f"valued{number}"], both, gaps)
-        lacking = _told(sums[missing], noise[missing], LAPLACE_DEVIATIONS)
-        rows.append(valued[0] + valued[1] + (sums[missing] if lacking else 0.0))
-        variances.append(both**2 + (noise[missing] ** 2 if lacking else 0.0))
-    sums, noise = sums | {"rows": sum(rows) / len(rows)}, noise | {"rows": math.sqrt(sum(variances)) / len(rows)}
+    every = range(ranges)
+    told = [
+        number for number in every if _told(sums[f"missing{number}"], noise[f"missing{number}"], LAPLACE_DEVIATIONS)
+    ]
+    for name, counted in (("rows", told), ("rows_at_most", every)):
+        parts = [*(f"valued{number}" for number in every), *(f"missing{number}" for number in counted)]
+        sums[name] = sum(sums[part] for part in parts) / ranges
+        noise[name] = math.sqrt(sum(noise[part] ** 2 for part in parts)) / ranges
     return sums, noise, spreads
 
 
@@ -179,13 +200,12 @@ def total_answer(
     metric: Metric,
     value: np.ndarray,
     noise_stddev: np.ndarray | float,
-    ends: tuple[np.ndarray, np.ndarray] | None = None,
-    deviations: float = DEVIATIONS,
+    ends: tuple[np.ndarray, np.ndarray],
 ) -> Answer:
-    """A total with its interval, which has these ends, or those of its noise. None that cannot be negative has an end below 0,
-    and ends of counts are whole numbers."""
+    """A total with its interval, which has these ends. None that cannot be negative has an end below 0, and ends of counts are
+    whole numbers."""
     stddev = np.broadcast_to(np.asarray(noise_stddev, np.float64), value.shape)
-    low, high = (value - deviations * stddev, value + deviations * stddev) if ends is None else ends
+    low, high = ends
     if metric.of is None:
         low, high = outward(low, high)
     elif metric.is_total:

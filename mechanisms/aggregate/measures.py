@@ -226,6 +226,9 @@ class HalvesPlan(MeasuresPlan):
         for (
             measure
         ) in self.measures:  # a row adds 1 to the halves of a range together, 1 to a gap, and a user 1 to users
+            if measure.kind not in ("users", "gap", *HALVES):
+                # A bug, and never to be released.
+                raise RuntimeError(f"nothing says how much a user adds to {measure.kind} beside halves")
             part = measure.value, measure.kind in HALVES
             own[part] = max(own.get(part, Fraction(0)), 1 / measure.exact_stddev)
         users = own.pop((-1, False), Fraction(0))

@@ -252,12 +252,21 @@ def released(
         answer = (found | estimates).get(metric)
         name = name_of(metric, grouped is not None)
         if answer is None:
-            answer = total_answer(metric, *noisy.total(metric, metrics.values), deviations=noisy.deviations)
+            answer = _total(noisy, metric, metrics)
         if levels and metric.is_total:
             answer = _agreeing(answer, metric, Tree(levels, noisy.items))
         columns[name] = (metric, answer)
     groups = 0 if grouped is None else grouped.number
     return answers_batch(noisy.items, columns), Aggregated(plan, groups, left_out)
+
+
+def _total(noisy: NoisySums, metric: Metric, metrics: Metrics) -> Answer:
+    """A total of what the bounds leave, by its own noisy sum."""
+    value, noise = noisy.total(metric, metrics.values)
+    high = value + noisy.deviations * noise
+    if metric.of is None:
+        high = high + noisy.may_be_missing(metric.kind)
+    return total_answer(metric, value, noise, (value - noisy.deviations * noise, high))
 
 
 def _agreeing(answer: Answer, metric: Metric, tree: Tree) -> Answer:

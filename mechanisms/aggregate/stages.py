@@ -1,7 +1,7 @@
 """The stages of an aggregate in numbers: candidates to choose from, and noise for what is chosen. All of it is public.
 
-Who takes what of the budget is told by `histogram.account`, whose counts are the sums of all metrics here; only the Gaussian
-way is taken. How keys are named, and totals noised, is that of `histogram.stages`.
+Who takes what of the budget is told by `histogram.account`, whose counts are the sums of all metrics here. How keys are named,
+and totals noised, is that of `histogram.stages`.
 """
 
 from __future__ import annotations

@@ -87,7 +87,8 @@ def calibrated(
             continue
         if metric.of is None:
             own = made[metric.kind]
-            found[metric] = total_answer(metric, own.estimate, own.noise_stddev, (own.low, own.high))
+            high = own.high + own.scale * noisy.may_be_missing(metric.kind)
+            found[metric] = total_answer(metric, own.estimate, own.noise_stddev, (own.low, high))
         else:
             found[metric] = _scaled_sum(noisy, metric, metrics, made["events"])
     return found, made[metrics.totals[-1]].left_out

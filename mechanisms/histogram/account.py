@@ -67,12 +67,10 @@ class Account:
     pure_counts: float
     pure_totals: float
     pure_hiding: float
-    ranges_choices: tuple[Budget, ...] = ()  # of the ranges of values, in the Gaussian plan
+    ranges_choices: tuple[Budget, ...] = ()  # of the ranges of values
     zcdp: Zcdp | None = None  # the promise, where it is one of zCDP: `budget` is what that implies
     law: LawCost | None = None  # of names by a selection curve, which have no mu
-    users_choice: Budget | None = (
-        None  # of the totals' bound for users, where events have one of their own; Gaussian alone
-    )
+    users_choice: Budget | None = None  # of the totals' bound for users, where events have one of their own
     names_limit: Budget | None = None  # of the items per user that the choice of names may look at, drawn before it
     cap_choice: Budget | None = None  # of how many events of one user on one item count, on both ways
 

@@ -63,7 +63,7 @@ class Aggregate(PrivateTransform):
     Guarantee: user-level (epsilon, delta)-differential privacy under `relation`, or for a `Zcdp(rho, delta)` delta-approximate
     rho-zCDP. Keys that come from the data are named first,
     and those that few users have stay hidden. Then sums see at most `max_items` named keys of each user, with at most
-    `max_per_item` rows on each, and values within their ranges. All metrics share one calibration of Gaussian noise.
+    `max_per_item` rows on each, and values within their ranges. All metrics share one calibration of noise.
 
     The result is `beam.Row`s: the key (`item`, or the key columns), and for each metric its value, `..._noise_stddev`,
     `..._low` and `..._high`, which hold 95 % of the noise. Users, events and sums are estimates of the totals, of at most

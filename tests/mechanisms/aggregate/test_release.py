@@ -136,15 +136,15 @@ def test_calibrated_totals_are_unbiased_where_what_is_left_out_is_like_what_is_k
 
 @pytest.mark.slow
 def test_means_are_unbiased_and_their_intervals_hold(make_release):
-    """Rows all count: over 100 releases the mean of the means is within a tenth of their noise, and 93 to 99 % of 600 intervals
-    hold the truth, which with 95 % happens but for 1e-6."""
+    """Rows all count: over 100 releases the mean of the means is within a tenth of their noise, and more than 92 % of 600
+    intervals hold the truth, which with 95 % happens but for 1e-3, and here they allow for more: for who is in a sample."""
     rows = log(400, rows=1)
     asked = [parse_metric("mean", "price:0:100")]
     made = aggregate(Budget(5, 1e-4), asked, domain=KEYS, max_items=6, max_per_item=6)
     truth = truth_of(rows)["mean_price"]
     found = [made.run(batches_of(rows, asked), make_release(str(number))) for number in range(100)]
     inside = [(column(each, "mean_price_low") <= truth) & (truth <= column(each, "mean_price_high")) for each in found]
-    assert 0.92 < np.mean(inside) < 0.985
+    assert np.mean(inside) > 0.92
     noise = column(found[0], "mean_price_noise_stddev")
     assert np.abs(np.mean([column(each, "mean_price") for each in found], axis=0) - truth).max() < 0.6 * noise.max()
 
@@ -221,3 +221,22 @@ def test_what_is_wrong_is_said_before_anything_runs(options, words):
     given: dict[str, Any] = {"budget": RICH, "metrics": ALL, **options}
     with pytest.raises(ParameterError, match=words):
         aggregate(given.pop("budget"), given.pop("metrics"), **given)
+
+
+@pytest.mark.parametrize("calibrate", ["none", "totals"])
+def test_users_and_events_hold_the_truth_where_noise_hides_that_values_are_missing(calibrate, make_release):
+    """With halves, rows are told by those with a value. Seven of 400 rows without one are too few to be seen: before they were
+    allowed for, 28 % of the intervals held. Of 80 releases with intervals that hold 95 %, fewer than 66 do in 1 of 10^6."""
+    metrics = [Metric("users"), Metric("events"), parse_metric("mean", "price:0:100")]
+    rows = [(f"u{key}-{n}", key, None if key == "k0" and n < 7 else 40.0 + n % 20) for key in KEYS for n in range(400)]
+    made = aggregate(Budget(1, 1e-8), metrics, domain=KEYS, max_items=1, max_per_item=1, calibrate=calibrate)
+    batches, held, prefix = (
+        batches_of(rows, metrics),
+        {"users": 0, "events": 0},
+        "bounded_" if calibrate == "none" else "",
+    )
+    for number in range(80):
+        (row,) = made.run(batches, make_release(f"release-{number}")).slice(0, 1).to_pylist()
+        for name in held:
+            held[name] += row[f"{prefix}{name}_low"] <= 400 <= row[f"{prefix}{name}_high"]
+    assert min(held.values()) >= 66
