@@ -23,17 +23,18 @@ from headcount.pipelines.sinks.output import write_file
 from headcount.pipelines.sinks.publish import publish
 from headcount.pipelines.sources.domain import domain_of
 
-# Of input without compression, which may be codes of names; and of rows, where that is known.
+# Of input without compression, which may be codes of names; and of contributions.
 _MOST_BYTES, _MOST_ROWS = 256 << 20, 16_000_000
 
-_READ, _COUNT = progress.Step("read", (progress.READING,)), progress.Step("count", ("Count",))
+_READ = progress.Step("read", (progress.READING,))
+_COUNT = progress.Step("count", ("Count",), reads=frozenset({"group:UserShards"}))
 
 
 def fits(looked: Looked) -> bool:
     """Whether a job is run so."""
     source = looked.source
     runs = isinstance(looked.made.mechanism, Mechanism) and source.batches() is not None
-    return runs and source.size <= _MOST_BYTES and (source.expected_rows() or 0) <= _MOST_ROWS
+    return runs and source.size <= _MOST_BYTES and source.contributions() <= _MOST_ROWS
 
 
 class Direct:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import errno
 import gc
 import json
 import re
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any, Protocol
@@ -80,7 +82,7 @@ def run_job(
         looked = look(args, asked, command, make, kind, sink)
         source_, release, plan, sink, target, there = looked[:6]
         engine = asked or (Direct() if fits(looked) else on_beam([]))
-        words = memory.too_little(source_.size, memory_limit, engine.here) if local else None
+        words = memory.too_little(source_.size * source_.days, memory_limit, engine.here) if local else None
         if words is not None:
             _tell(words)
         engine.make(args, looked, memory_limit)
@@ -128,7 +130,7 @@ def run_job(
             account.failed()
             if signals.received is not None:  # Beam may have wrapped the signal's own exception
                 raise Stopped(signals.received) from error
-            message = input_error(error)
+            message = input_error(error) or shortage(error, args.output)
             if message is not None:
                 raise InputError(message) from error
             raise
@@ -211,6 +213,9 @@ def _tell(words: str) -> None:
 
 
 _REFUSAL = re.compile(r"headcount\.mechanisms\.errors\.(?:InputError|ParameterError): (.+)")
+# Also as Beam's runners repeat them, in words.
+_NO_MEMORY = re.compile(r"MemoryError\b|malloc of size|Cannot allocate memory")
+_NO_SPACE = re.compile(rf"\[Errno (?:{errno.ENOSPC}|{errno.EFBIG}|{errno.EDQUOT})\]")
 _STEP = re.compile(r" \[while running '[^']*'\]")
 
 
@@ -223,6 +228,25 @@ def input_error(exception: BaseException) -> str | None:
         found = _REFUSAL.search(str(seen))
         if found:
             return _one_line(found.group(1))
+        seen = seen.__cause__ or seen.__context__
+    return None
+
+
+def shortage(exception: BaseException, output: str) -> str | None:
+    """What to say where memory or a disk ran out, or None if neither did. How much was asked for is not told: that follows from
+    the data."""
+    seen: BaseException | None = exception
+    while seen is not None:
+        if isinstance(seen, MemoryError) or _NO_MEMORY.search(str(seen)):
+            return (
+                "memory ran out, and nothing was released: give --memory-limit, beyond which rows wait on disk, or run it on a "
+                "cluster (docs/limits.md)"
+            )
+        if _NO_SPACE.search(str(seen)):
+            return (
+                f"no space is left for --output {output!r}, or in {tempfile.gettempdir()!r}, where rows wait: make room, and "
+                "run it again; with a ledger see `headcount ledger show` first, as this release may be charged"
+            )
         seen = seen.__cause__ or seen.__context__
     return None
 

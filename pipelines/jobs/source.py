@@ -20,6 +20,8 @@ from headcount.pipelines.sources.columns import Columns, place_of
 if TYPE_CHECKING:
     import apache_beam as beam
 
+_LEAST_BYTES = 8  # of a row, where files do not tell how many rows they have
+
 
 class Source:
     """What a job reads; made once everything about it that can be refused was refused.
@@ -46,6 +48,15 @@ class Source:
     def batches(self) -> Iterator[pa.RecordBatch] | None:
         """The same in this process, yet to be read; None if only a pipeline can read it."""
         return None
+
+    def contributions(self) -> int:
+        """About how many contributions become of the rows, for what must hold them in memory."""
+        return 0
+
+    @property
+    def days(self) -> int:
+        """In how many windows of days each row is."""
+        return 1 if self.keys is None else max(1, self.keys.days)
 
     def expected_rows(self) -> int | None:
         """About how many rows there are, where that is cheap to tell: for the operator's terminal alone."""
@@ -84,8 +95,16 @@ class Events(Source):
         return options.columns(args)
 
     def expected_rows(self) -> int | None:
-        """About how many rows the files have, by the first of them."""
+        """About how many rows the files have, by the largest of them."""
         return events.expected_rows(self._inputs)
+
+    def contributions(self) -> int:
+        """About how many contributions become of the rows, and rather too many where files do not tell: a row may be in several
+        windows of days, and of a list each element is one."""
+        rows = self.expected_rows() or self.size // _LEAST_BYTES
+        if self._columns.explode is not None:
+            rows = max(rows, self.size)
+        return rows * self.days
 
     def description(self) -> str:
         """The files, and the types of the columns."""

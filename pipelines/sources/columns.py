@@ -141,7 +141,7 @@ def columns_of(
 class ColumnTypes:
     """The types of the columns in all files, as they were found in `file`; those of text files as they are asked for.
 
-    `decoded` is how many bytes the columns of that file are without compression, where its footer says so, else 0.
+    `decoded` is how many bytes the columns of the largest file are without compression, where its footer says so, else 0.
     """
 
     schema: pa.Schema

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 import pyarrow as pa
 
-from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.pipelines.sources import avro, csv, json, matching, parquet
 from headcount.pipelines.sources import bigquery as source_bigquery
 from headcount.pipelines.sources.columns import Columns, ColumnTypes
@@ -56,12 +56,17 @@ class Inputs:
         """The size of all files together, as they lie there."""
         return sum(file.size for file in self.files)
 
+    @property
+    def largest(self) -> InputFile:
+        """The file that tells how large all are, and how many rows they have: the first ones may have none."""
+        return max(self.files, key=lambda file: file.size)
+
     def decoded(self, types: ColumnTypes) -> int:
-        """About the size of all files without compression: as the first one tells, or is usual for text."""
-        first = self.files[0]
-        if types.decoded and first.size:
-            return round(self.bytes * types.decoded / first.size)
-        return self.bytes * (_TEXT_GROWTH if matching.is_compressed(first.path) else 1)
+        """About the size of all files without compression: as the largest one tells, or is usual for text."""
+        largest = self.largest
+        if types.decoded and largest.size:
+            return round(self.bytes * types.decoded / largest.size)
+        return self.bytes * (_TEXT_GROWTH if matching.is_compressed(largest.path) else 1)
 
     def absolute(self) -> Inputs:
         """The same files by paths that also hold for workers, which have another working directory."""
@@ -104,7 +109,11 @@ def column_types(inputs: Inputs, columns: Columns) -> ColumnTypes:
     path = inputs.files[0].path
     check_folders((file.path for file in inputs.files), columns.read)
     if inputs.format == "parquet":
-        return parquet.types(path, columns)
+        types, largest = parquet.types(path, columns), inputs.largest.path
+        with suppress(InputError):  # of a file that cannot be read whoever reads it tells
+            if path != largest:
+                types = dataclasses.replace(types, decoded=parquet.types(largest, columns).decoded)
+        return types
     if inputs.format == "avro":
         return avro.types(path, columns)
     if inputs.format == "bigquery":
@@ -115,19 +124,19 @@ def column_types(inputs: Inputs, columns: Columns) -> ColumnTypes:
 
 
 def expected_rows(inputs: Inputs) -> int | None:
-    """About how many rows all files have, if they are like the first one: by its footer, or by its first lines.
+    """About how many rows all files have, if they are like the largest one: by its footer, or by its first lines.
 
     It is exact for one Parquet file. None where nothing of it can be told at little cost, or the file cannot be read: that is
     for whoever reads it to say.
     """
-    first = inputs.files[0]
+    largest = inputs.largest
     with suppress(Exception):
         if inputs.format == "parquet":
-            return round(parquet.rows(first.path) * inputs.bytes / first.size)
+            return round(parquet.rows(largest.path) * inputs.bytes / largest.size)
         if inputs.format in matching.TEXT_FORMATS:
-            with open_text(first.path) as file:
+            with open_text(largest.path) as file:
                 start = file.read(_SAMPLE_BYTES)
-            grown = _TEXT_GROWTH if matching.is_compressed(first.path) else 1
+            grown = _TEXT_GROWTH if matching.is_compressed(largest.path) else 1
             about = start.count(b"\n") * inputs.bytes * grown / len(start)
             return round(float(f"{about:.2g}")) or None  # no more digits than can be right
     return None

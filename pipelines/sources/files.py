@@ -22,6 +22,8 @@ from headcount.pipelines.storage.stores import is_local, opened
 T = TypeVar("T")
 
 _CHUNK = 1 << 18  # compressed bytes at a time
+_PIECE = 1 << 10  # of them to decompress at a time: gzip and zstd make at most 50 MB of it, whatever it holds
+_MOST = 1 << 20  # what bzip2 and lzma make of it at a time, which know no such limit of their own
 _BUFFER = 1 << 20
 
 _ENDINGS = {".gz": "gzip", ".deflate": "deflate", ".bz2": "bzip2", ".xz": "lzma", ".lzma": "lzma"}
@@ -68,6 +70,8 @@ def reading(path: str, kind: str) -> Iterator[None]:
         raise
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
+    except MemoryError:
+        raise
     except PermissionError:
         raise InputError(f"{path}: no permission to read it") from None
     except Exception as error:
@@ -91,7 +95,7 @@ class _Decompressed(io.RawIOBase):
         self._raw = raw
         self._make_decoder = make_decoder
         self._decoder: Any = None  # None: between two members
-        self._input = b""
+        self._input = memoryview(b"")
         self._output = memoryview(b"")
 
     def readable(self) -> bool:
@@ -99,18 +103,22 @@ class _Decompressed(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         while not self._output:
-            data = self._input or self._raw.read(_CHUNK)
-            self._input = b""
-            if not data and self._decoder is not None:
+            held = not getattr(self._decoder, "needs_input", True)  # it has more to give of what it was given
+            data = self._input if self._input or held else memoryview(self._raw.read(_CHUNK))
+            if not data and not held and self._decoder is not None:
                 raise EOFError("the compressed stream has no end")
-            if not data:
+            if not data and not held:
                 return 0
             if self._decoder is None:
                 self._decoder = self._make_decoder()
-            self._output = memoryview(self._decoder.decompress(data))
+            piece = data[: 0 if held else _PIECE]
+            limit = (_MOST,) if hasattr(self._decoder, "needs_input") else ()
+            self._output = memoryview(self._decoder.decompress(piece, *limit))
+            unused = 0
             if self._decoder.eof:
-                self._input = self._decoder.unused_data
+                unused = len(self._decoder.unused_data)
                 self._decoder = None
+            self._input = data[len(piece) - unused :]
         size = min(len(buffer), len(self._output))
         buffer[:size] = self._output[:size]
         self._output = self._output[size:]

@@ -1,13 +1,17 @@
 """The one line of a refusal, found in what a failed pipeline raises; nothing of the data comes with it."""
 
+import errno
 import logging
+import os
 import traceback
 
 import apache_beam as beam
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from headcount.mechanisms.errors import InputError, ParameterError
-from headcount.pipelines.jobs.run import input_error
+from headcount.pipelines.jobs.run import input_error, shortage
 from headcount.pipelines.sources.columns import columns_of
 from headcount.pipelines.sources.events import expand_inputs
 from headcount.pipelines.sources.read import ReadEvents
@@ -54,3 +58,38 @@ def test_failures_of_other_runners():
 def test_failures_that_are_not_ours():
     for text in ("boom", f"pyarrow.lib.ArrowInvalid: {CANARY}", f"other.InputError: {CANARY}"):
         assert input_error(RuntimeError(text)) is None
+
+
+def test_memory_that_ran_out_tells_nothing_of_what_was_asked_for():
+    """The size of an array is that of the data: how many users one shard has."""
+    for raised in (
+        np._core._exceptions._ArrayMemoryError((1251632,), np.dtype(np.int64)),
+        pa.lib.ArrowMemoryError("malloc of size 1251632 failed"),
+        RuntimeError("pyarrow.lib.ArrowMemoryError: malloc of size 1251632 failed [while running 'Counts']"),
+        RuntimeError("numpy._core._exceptions._ArrayMemoryError: Unable to allocate 9.55 MiB for shape (1251632,)"),
+    ):
+        said = shortage(raised, "out/")
+        assert said is not None and said.startswith("memory ran out") and "1251632" not in said and "9.55" not in said
+
+
+def test_a_full_disk_is_one_line():
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    for raised in (full, RuntimeError(f"OSError: {full} [while running 'Output/Commit']")):
+        assert "no space is left for --output 'out/'" in (shortage(raised, "out/") or "")
+    assert shortage(RuntimeError("boom"), "out/") is None
+
+
+def test_a_command_ends_so(run, tmp_path, monkeypatch):
+    """As it runs, where writing fails: one line, no output, and no temporary file."""
+    from headcount.pipelines.jobs import direct
+
+    def full(*given):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    (tmp_path / "e.csv").write_text("user,item\n" + "".join(f"u{n},a\n" for n in range(50)))
+    monkeypatch.setattr(direct, "write_file", full)
+    out = tmp_path / "out"
+    asked = ["histogram", "--input", str(tmp_path / "e.csv"), "--user", "user", "--item", "item", "--output", str(out)]
+    status, _, said = run(*asked, "--epsilon", "1", "--delta", "1e-6")
+    assert status == 2 and "no space is left" in said[-1] and not any("Traceback" in line for line in said)
+    assert [path.name for path in tmp_path.iterdir()] == ["e.csv"]

@@ -2,9 +2,14 @@
 
 from types import SimpleNamespace
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from headcount.pipelines import parser
+from headcount.pipelines.command import load
 from headcount.pipelines.jobs import memory
+from headcount.pipelines.jobs.source import Events
 
 GB = 2**30
 
@@ -91,3 +96,22 @@ def test_a_job_says_it_before_it_starts(run, tmp_path, machine):
     status, _, said = run("histogram", *words.split(), "--method", "one-stage", "--bound", "1")
     assert status == 0, "it is a hint: the bytes of a file tell only so much"
     assert "may need up to 0.3 GB of memory, and 0.1 GB are free here" in said[0]
+
+
+def test_what_runs_without_beam_is_told_by_contributions(tmp_path):
+    """A row in 28 windows of days is 28 of them, and each element of a list is one."""
+    days = pa.array([0] * 600_000, pa.date32())
+    lists = pa.array([["a"] * 60] * 300_000)
+    table = {"user": pa.array(range(600_000)), "day": days}
+    pq.write_table(pa.table(table), tmp_path / "days.parquet")
+    pq.write_table(pa.table({"user": pa.array(range(300_000)), "tags": lists}), tmp_path / "lists.parquet")
+
+    def contributions(file, *flags):
+        words = ["--input", str(tmp_path / file), "--user", "user", *flags, "--epsilon", "1", "--delta", "1e-6"]
+        args, _ = parser.parse(load("histogram"), [*words, "--output", "out"])
+        return Events(args, False).contributions()
+
+    assert contributions("days.parquet", "--item", "day") == 600_000
+    last = contributions("days.parquet", "--item", "day:last28", "--domain", "day_last28=1970-01-01..1970-01-02")
+    assert last == 28 * 600_000
+    assert contributions("lists.parquet", "--item", "tags", "--explode", "tags") >= 1_000_000

@@ -6,18 +6,20 @@ import importlib.util
 import io
 import lzma
 import os
+import tracemalloc
 import zlib
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import zstandard
 from apache_beam.io.filesystem import FileMetadata, FileSystem
 
 from headcount.mechanisms.errors import InputError, ParameterError
-from headcount.pipelines.sources import csv
+from headcount.pipelines.sources import csv, files
 from headcount.pipelines.sources import events as sources
 from headcount.pipelines.sources.columns import columns_of
-from headcount.pipelines.sources.events import expand_inputs, read_batches
+from headcount.pipelines.sources.events import column_types, expand_inputs, expected_rows, read_batches
 from tests.pipelines.sources.event_files import (
     CANARY,
     CSV,
@@ -156,3 +158,33 @@ def test_other_filesystems(name):
     StoreFileSystem.files = {f"store://b/{name}": FILES[name], "store://b/unrelated": b""}
     assert rows("store://b/e*", count="count") == ROWS
     assert "no file matches" in refusal("store://b/x*")
+
+
+@pytest.mark.parametrize("ending", ["gz", "bz2", "xz", "zst"])
+def test_what_is_much_larger_without_compression_is_read_in_pieces(tmp_path, ending):
+    """A few kilobytes that become 200 MB: what is held of it at once is far less."""
+    made = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstandard.compress}[ending]
+    path = put(tmp_path, f"lines.csv.{ending}", made(b"\n" * 200_000_000))
+    tracemalloc.start()
+    with files.open_text(path) as file:
+        size = sum(map(len, iter(lambda: file.read(1 << 20), b"")))
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert size == 200_000_000 and most < 100_000_000
+
+
+def test_the_largest_file_tells_how_large_all_are(tmp_path):
+    """Others write empty first files."""
+    for name, number in (("part-0", 0), ("part-1", 100_000)):
+        user = pa.array([f"u{n}" for n in range(number)], pa.string())
+        pq.write_table(pa.table({"user": user, "item": user}), tmp_path / f"{name}.parquet", compression="zstd")
+    inputs = expand_inputs([str(tmp_path)])
+    assert 100_000 <= expected_rows(inputs) <= 120_000
+    whole = pq.read_metadata(tmp_path / "part-1.parquet").row_group(0).total_byte_size
+    assert inputs.decoded(column_types(inputs, columns_of("user", "item"))) == pytest.approx(whole, rel=0.2)
+
+
+def test_a_pipe_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "e.csv")
+    with pytest.raises(InputError, match="is a pipe or a device, and input is looked at before it is read"):
+        expand_inputs([str(tmp_path / "e.csv")])
