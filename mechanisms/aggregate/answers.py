@@ -94,8 +94,9 @@ class NoisySums:
             sums, stddev, spreads = _of_halves(sums, stddev)
             spreads = {number: plan.max_per_item * spread for number, spread in spreads.items()}
         if "users" not in sums and plan.max_per_item == 1 and "rows" in sums:  # with one row a key, users are rows
-            same = {f"users{end}": f"rows{end}" for end in ("", "_at_most") if f"rows{end}" in sums}
-            sums, stddev = (each | {users: each[rows] for users, rows in same.items()} for each in (sums, stddev))
+            for users, rows_ in (("users", "rows"), ("users_at_most", "rows_at_most")):
+                if rows_ in sums:
+                    sums, stddev = sums | {users: sums[rows_]}, stddev | {users: stddev[rows_]}
         deviations = LAPLACE_DEVIATIONS if plan.noise == "laplace" else DEVIATIONS
         return cls(rows.column("item"), sums, stddev, trees, deviations, spreads)
 
@@ -180,7 +181,7 @@ def _of_halves(
     ]
     for name, counted in (("rows", told), ("rows_at_most", every)):
         parts = [*(f"valued{number}" for number in every), *(f"missing{number}" for number in counted)]
-        sums[name] = sum(sums[part] for part in parts) / ranges
+        sums[name] = np.sum([sums[part] for part in parts], axis=0) / ranges
         noise[name] = math.sqrt(sum(noise[part] ** 2 for part in parts)) / ranges
     return sums, noise, spreads
 

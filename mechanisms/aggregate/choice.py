@@ -134,15 +134,18 @@ class KeysChoice(ClipChoice):
         drawn = self.norms[select(self.users_exponents(table), lanes)]
         return chosen._replace(users_bound=min(drawn, chosen.totals_bound))
 
-    def ends(self) -> tuple[ClipBound, ...]:
-        """The smallest and the largest that can be chosen, and the largest with either noise."""
+    def ends(self) -> tuple[ClipBound, ClipBound]:
+        """The smallest and the largest that can be chosen."""
         first, last = super().ends()
-        largest = {each.noise: each for each in sorted(self.candidates, key=lambda each: each.cost)}
-        others = [last._replace(bound=c.bound, max_per_item=c.max_per_item, noise=c.noise) for c in largest.values()]
-        found = dict.fromkeys((first, last, *others))
         if self.users_budget is None:
-            return tuple(found)
-        return tuple(each._replace(users_bound=each.totals_bound) for each in found)
+            return first, last
+        return first._replace(users_bound=first.totals_bound), last._replace(users_bound=last.totals_bound)
+
+    def largest(self) -> list[ClipBound]:
+        """The largest that can be chosen with either noise."""
+        _, last = self.ends()
+        found = {each.noise: each for each in sorted(self.candidates, key=lambda each: each.cost)}
+        return [last._replace(bound=c.bound, max_per_item=c.max_per_item, noise=c.noise) for c in found.values()]
 
     def parameters(self) -> Mapping[str, Any]:
         """What defines the choice, in canonical form."""

@@ -233,11 +233,14 @@ class AggregateStages:
         return plan if halves is None or _in_rows(plan) <= _in_rows(halves) else halves
 
     def ends(self) -> list[tuple[NamesPlan | None, ClipBound | None]]:
-        """The least and the most that can be chosen: what cannot be calibrated for it is refused before anything runs."""
+        """The least and the most that can be chosen, with either noise: what cannot be calibrated for it is refused before
+        anything runs."""
         names: list[NamesPlan | None] = [None]
         if self.account.names_choice is not None:
             names = self.shared.names_ends(self.names_choice)
-        bounds: tuple[ClipBound | None, ...] = (None,) if self.choice is None else self.choice.ends()
+        bounds: tuple[ClipBound | None, ...] = (None,)
+        if self.choice is not None:
+            bounds = (*self.choice.ends(), *self.choice.largest())
         if self.calibrated:
             # Of one key or of many: the former leaves the sums the least precision, the latter the totals.
             bounds = tuple(kept._replace(items=items) for kept in bounds if kept is not None for items in (1, MANY))

@@ -261,14 +261,15 @@ class ClipChoice(TableChoice):
             norm = self.norms[select(self.totals_exponents(table, place), lanes)]
         return ClipBound(chosen.bound, cap, chosen.noise, norm, table[-1], cap=self.caps[place])
 
-    def ends(self) -> tuple[ClipBound, ...]:
+    def ends(self) -> tuple[ClipBound, ClipBound]:
         """The smallest and the largest that can be chosen."""
         ranked = sorted(self.candidates, key=lambda each: each.cost) or [NOT_ASKED]
         norms = self.norms or (0,)
-        return tuple(
+        first, last = (
             ClipBound(each.bound, each.max_per_item, each.noise, norm)
             for each, norm in ((ranked[0], norms[0]), (ranked[-1], norms[-1]))
         )
+        return first, last
 
     def parameters(self) -> Mapping[str, Any]:
         """What defines the choice, in canonical form."""
