@@ -92,8 +92,6 @@ def _match_local(pattern: str) -> list[InputFile]:
     if not files:
         raise InputError(_no_match(pattern, paths) if glob.has_magic(pattern) else _no_file(pattern))
     for path in files:
-        if not os.path.isfile(path):
-            raise InputError(f"{path} is a pipe or a device, and input is looked at before it is read: give a file")
         if not os.access(path, os.R_OK):
             raise InputError(f"{path}: no permission to read it")
     return [InputFile(path, os.path.getsize(path)) for path in files]

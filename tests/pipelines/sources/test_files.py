@@ -186,5 +186,5 @@ def test_the_largest_file_tells_how_large_all_are(tmp_path):
 
 def test_a_pipe_is_refused(tmp_path):
     os.mkfifo(tmp_path / "e.csv")
-    with pytest.raises(InputError, match="is a pipe or a device, and input is looked at before it is read"):
-        expand_inputs([str(tmp_path / "e.csv")])
+    with pytest.raises(InputError, match="is a pipe or a device, and the first file is looked at before it is read"):
+        column_types(expand_inputs([str(tmp_path / "e.csv")]), columns_of("user", "item"))
