@@ -108,7 +108,9 @@ def column_types(inputs: Inputs, columns: Columns) -> ColumnTypes:
     """
     path = inputs.files[0].path
     if is_local(path) and os.path.exists(path) and not os.path.isfile(path):
-        raise InputError(f"{path} is a pipe or a device, and the first file is looked at before it is read: give a file")
+        raise InputError(
+            f"{path} is a pipe or a device, and the first file is looked at before it is read: give a file"
+        )
     check_folders((file.path for file in inputs.files), columns.read)
     if inputs.format == "parquet":
         types, largest = parquet.types(path, columns), inputs.largest.path
