@@ -182,7 +182,7 @@ def largest_groups(case: Case, path: Path) -> dict[str, float]:
     """Megabytes of the largest group at each GroupByKey of the job, if one worker reads all of the input."""
     inputs, columns = expand_inputs([str(path)]), columns_of("user", "item")
     types = column_types(inputs, columns)
-    shards = shards_for(inputs.decoded(types))
+    shards = shards_for(inputs.decoded(types), shared=True)
     users, hot = Groups(), HotShards(shards)
     for task in (task for file in inputs.files for task in split_file(file, inputs.format, columns)):
         for batch in read_batches(task, columns, types):

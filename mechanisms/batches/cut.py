@@ -6,7 +6,8 @@ The hash depends on the item alone, so that batches that never meet cut alike. A
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,22 @@ import pyarrow as pa
 from headcount.mechanisms.batches.names import Names, hash64, shard_of
 from headcount.mechanisms.batches.packing import pack
 from headcount.mechanisms.batches.run_sums import begins_run
+from headcount.mechanisms.batches.threads import Parts
+
+_SHARDS = 2  # of items, where their users are in several shards: two cores add up what these have of one item
+
+
+def item_shards_here(users: Parts[Any]) -> int:
+    """Into how many shards the items of users in these shards are cut, in one process."""
+    return 1 if len(users) < 2 else _SHARDS
+
+
+def brought_together(chunks: Iterable[tuple[int, bytes]]) -> list[list[bytes]]:
+    """The chunks of each shard of items that has any, in the order of the shards."""
+    found: dict[int, list[bytes]] = {}
+    for shard, chunk in chunks:
+        found.setdefault(shard, []).append(chunk)
+    return [found[shard] for shard in sorted(found)]
 
 
 @dataclasses.dataclass(frozen=True)

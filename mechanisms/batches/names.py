@@ -127,8 +127,9 @@ def _words(padded: np.ndarray, start: int, count: int, size: int, step: int) -> 
 def _hash_equal(padded: np.ndarray, start: int, count: int, size: int) -> np.ndarray:
     """What `_hash_block` gives for names of one size, of which each lies where the one before it ends."""
     whole = size >> 3
-    h = _stir(_words(padded, start, count, size, whole), _K2)
-    h += np.uint64(size * int(_K1) % 2**64)
+    h = np.full(count, size * int(_K1) % 2**64, dtype=np.uint64)
+    if size & 7:  # a word without a byte adds nothing
+        h += _stir(_words(padded, start, count, size, whole), _K2)
     for step in range(whole):
         h += _stir(_words(padded, start, count, size, step), _ODD[step])
     return _finalise(h)

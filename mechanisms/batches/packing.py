@@ -15,6 +15,7 @@ import pyarrow as pa
 from headcount.mechanisms.batches.chunk_store import found
 from headcount.mechanisms.batches.names import string_buffers
 
+_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"  # of an Arrow stream
 _KINDS = tuple((kind, np.iinfo(kind).min, np.iinfo(kind).max) for kind in (np.uint8, np.uint16, np.int32, np.int64))
 
 
@@ -59,7 +60,9 @@ def pack(columns: Mapping[str, pa.Array], metadata: Mapping[bytes, bytes] | None
             parts[f"{name}/text"] = _listed(text[ends[0] : ends[-1]])
         else:
             parts[name] = _listed(_narrow(np.asarray(column)))
-    return to_ipc(pa.RecordBatch.from_pydict(parts, metadata=metadata))
+    batch = pa.RecordBatch.from_pydict(parts, metadata=metadata)
+    # What `to_ipc` gives of a batch without dictionaries, in one piece: a stream that grows is copied again and again.
+    return b"".join((batch.schema.serialize(), batch.serialize(), _END))
 
 
 def unpack(data: bytes) -> tuple[dict[str, pa.Array], dict[bytes, bytes]]:

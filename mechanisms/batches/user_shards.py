@@ -31,7 +31,7 @@ from headcount.mechanisms.batches.threads import Parts, ahead
 from headcount.mechanisms.batches.value_rows import ValueShard, gather_values, pack_values, unpack_values
 
 _ONE = 1 << 21  # rows that are one shard
-_SHARDS = 16  # of more rows
+_SHARDS = 8  # of more rows: each has its own list of items, so that many shards take more time and memory
 
 _HOT = 8 << 20  # bytes of a shard below which its group is no trouble
 _HELD = 64 << 20  # bytes that are held back at most, besides those of one batch

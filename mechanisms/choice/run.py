@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget, check_budget
-from headcount.mechanisms.batches.threads import Parts
+from headcount.mechanisms.batches.cut import brought_together, item_shards_here
+from headcount.mechanisms.batches.threads import Parts, side_by_side
 from headcount.mechanisms.batches.user_shards import users_of
 from headcount.mechanisms.checks import is_real, wrong
 from headcount.mechanisms.choice.protocol import Choice
@@ -84,14 +85,13 @@ def choose_of(
 ) -> T:
     """The same for all users in shards, and entries of the table that are `public`."""
 
-    def of_shard(shard: Any) -> tuple[bytes, list[bytes]]:
-        return encode_table(choice.user_table(shard)), [chunk for _, chunk in choice.item_chunks(shard, 1)]
+    shards = item_shards_here(users)
 
-    tables = [encode_table([0] * choice.entries if public is None else public)]
-    by_item: list[bytes] = []
-    for table, chunks in users.each(of_shard):
-        tables.append(table)
-        by_item += chunks
-    if by_item:
-        tables.append(encode_table(choice.item_table(by_item)))
+    def of_shard(shard: Any) -> tuple[bytes, list[tuple[int, bytes]]]:
+        return encode_table(choice.user_table(shard)), list(choice.item_chunks(shard, shards))
+
+    found = users.each(of_shard)
+    tables = [encode_table([0] * choice.entries if public is None else public), *(table for table, _ in found)]
+    by_item = brought_together(chunk for _, chunks in found for chunk in chunks)
+    tables += side_by_side(lambda chunks: encode_table(choice.item_table(chunks)), by_item)
     return decide(choice, add_tables(tables), choice_subkey(release.key_source.fetch(), release.id, label, choice))

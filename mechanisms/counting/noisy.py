@@ -21,11 +21,12 @@ import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.guarantee import MechanismStep
+from headcount.mechanisms.batches.cut import brought_together, item_shards_here
 from headcount.mechanisms.batches.domain import Domain, arrow_type, only_domain
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.packing import to_ipc
 from headcount.mechanisms.batches.shards import Shard
-from headcount.mechanisms.batches.threads import Parts
+from headcount.mechanisms.batches.threads import Parts, side_by_side
 from headcount.mechanisms.batches.user_shards import users_of
 from headcount.mechanisms.bounding.steps import (
     Step,
@@ -137,22 +138,30 @@ def noisy_counts(
     check_items(plan, None if public is None else len(public))
     if domain is not None:
         bounded = bounded.map(lambda batch: only_domain(batch, domain))
-    chunks, origins = sums_of(bounded)
+    shards = item_shards_here(bounded) if domain is None else 1
+    chunks, origins = _cut_sums(bounded, shards)
     if named is not None:
-        chunks += [chunk for _, chunk in zero_sums(named, 1)]
-    histogram, digest = merge_sums(chunks, key, item_type, named is not None) if chunks else (None, 0)
-    evidence = Evidence.of([digest], origins)
+        chunks += zero_sums(named, shards)
+    merged = side_by_side(lambda held: merge_sums(held, key, item_type, named is not None), brought_together(chunks))
+    histograms = [histogram for histogram, _ in merged]
+    evidence = Evidence.of([digest for _, digest in merged], origins)
     evidence.check(plan.bound)
     if domain is not None:
-        histogram = with_absent(histogram, domain.names, key)
-    if histogram is None:
+        histograms = [with_absent(histograms[0] if histograms else None, domain.names, key)]
+    if not histograms:
         return empty_counts(arrow_type(item_type))
-    return sorted_counts([to_ipc(add_noise(histogram, plan, key, evidence))])
+    return sorted_counts(side_by_side(lambda histogram: to_ipc(add_noise(histogram, plan, key, evidence)), histograms))
 
 
 def sums_of(bounded: Parts[pa.RecordBatch]) -> tuple[list[bytes], list[Origin]]:
     """Chunks of the sums by item of bounded batches, and where these come from."""
-    found = bounded.each(lambda batch: ([chunk for _, chunk in sum_items(batch, 1)], Origin.of(batch)))
+    chunks, origins = _cut_sums(bounded, 1)
+    return [chunk for _, chunk in chunks], origins
+
+
+def _cut_sums(bounded: Parts[pa.RecordBatch], shards: int) -> tuple[list[tuple[int, bytes]], list[Origin]]:
+    """The same, cut into shards of items."""
+    found = bounded.each(lambda batch: (list(sum_items(batch, shards)), Origin.of(batch)))
     return [chunk for chunks, _ in found for chunk in chunks], [origin for _, origin in found]
 
 

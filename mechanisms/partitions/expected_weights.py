@@ -3,8 +3,9 @@
 A user of d distinct items is filed, at each of them, under the first step K of a grid with d <= K, with four integers: one;
 floor(2**30 / d); its weight, floor(2**30 / sqrt(d)), or for curves floor(2**30 / d**(1/4)); and the part (d - 1)/d of the
 weight for the user's other items, or half of it for curves. Their sums by item say for every step what the item's expected
-weight would be if each user kept at most K items. Guarantee: all are rounded down for each user before any sum, so that
-sensitivities hold exactly. Proof: docs/proofs/partitions.md.
+weight would be if each user kept at most K items. What travels is how many users of each item have d items, of which all of
+this follows. Guarantee: all are rounded down for each user before any sum, so that sensitivities hold exactly. Proof:
+docs/proofs/partitions.md.
 """
 
 from __future__ import annotations
@@ -17,13 +18,12 @@ import numpy as np
 
 from headcount.mechanisms.batches.cut import cut_by_item
 from headcount.mechanisms.batches.packing import unpack
-from headcount.mechanisms.batches.run_sums import begins_run, run_sums, sum_by_code
+from headcount.mechanisms.batches.run_sums import begins_run, sum_by_code
 from headcount.mechanisms.batches.shards import Shard, unite
 from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.partitions.selection_curve import curve_weight
 
 FRACTION_BITS = 30
-_COLUMNS = ("users", "shares", "roots", "others")
 _MOST_USERS = (
     1 << 32
 )  # of one item: from here on its sums would not fit 64 bits. Only users reach it, no counts of theirs
@@ -43,32 +43,34 @@ class ItemWeights:
     others: np.ndarray
 
 
-def split_weights(
-    shard: Shard, grid: Sequence[int], shards: int, by_curve: bool = False
-) -> Iterator[tuple[int, bytes]]:
-    """The shard's entries by item, cut into (item shard, bytes) chunks by a hash of the item; `by_curve` as curves weigh."""
+def split_weights(shard: Shard, shards: int) -> Iterator[tuple[int, bytes]]:
+    """Of each item, how many of the shard's users have how many items, cut into (item shard, bytes) chunks by a hash of the
+    item: few and small numbers, of which all sums follow."""
     if len(shard.item) == 0:
         return iter(())
     cut = cut_by_item(shard.items, shards)
     rows = shard.rows_per_user()
-    held = np.flatnonzero(np.bincount(rows))  # how many items users have
-    nth = np.zeros(held[-1] + 1, dtype=np.int64)
-    nth[held] = np.arange(len(held))
-    # Of each item, the number of its users by how many items they have: few numbers, of which all else follows.
+    held, nth = _held(rows)
     bits = len(held).bit_length()
     key = (cut.places() << bits)[shard.item]
     key += np.repeat(nth[rows], rows)
     key.sort()
     starts = np.flatnonzero(begins_run(key))
-    place, number = key[starts] >> bits, key[starts] & ((1 << bits) - 1)
-    step = np.searchsorted(np.array(grid), held)[number]
-    cells = np.flatnonzero(begins_run(place, step))
-    weigh = _curve_weights if by_curve else _root_weights
-    each = np.array([((1 << FRACTION_BITS) // max(1, d), *weigh(max(1, d))) for d in held.tolist()]).T
     users = np.diff(starts, append=len(key))
-    sums = {"users": np.diff(starts[cells], append=len(key))}
-    sums |= {name: run_sums(users * one[number], cells) for name, one in zip(_COLUMNS[1:], each, strict=True)}
-    return cut.rows(place[cells], {"step": step[cells]} | sums)
+    return cut.rows(key[starts] >> bits, {"items": held[key[starts] & ((1 << bits) - 1)], "users": users})
+
+
+def _held(items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct numbers of items that users have, ascending, and the place of each among them."""
+    held = np.flatnonzero(np.bincount(items))
+    nth = np.zeros(held[-1] + 1, dtype=np.int64)
+    nth[held] = np.arange(len(held))
+    return held, nth
+
+
+def _of_user(items: int, by_curve: bool) -> tuple[int, int, int, int]:
+    """What a user of so many items adds to the sums of each of them."""
+    return 1, (1 << FRACTION_BITS) // items, *(_curve_weights if by_curve else _root_weights)(items)
 
 
 def _root_weights(items: int) -> tuple[int, int]:
@@ -81,26 +83,35 @@ def _curve_weights(items: int) -> tuple[int, int]:
     return own, own * (items - 1) // (2 * items)
 
 
-def merged_weights(chunks: Iterable[bytes], grid: Sequence[int], least: int) -> Iterator[ItemWeights]:
-    """Adds up the chunks of one item shard, some items at a time; items of fewer than `least` users are left out."""
+def merged_weights(
+    chunks: Iterable[bytes], grid: Sequence[int], least: int, by_curve: bool = False
+) -> Iterator[ItemWeights]:
+    """Adds up the chunks of one item shard, some items at a time, `by_curve` as curves weigh; items of fewer than `least` users
+    are left out."""
     parts = [unpack(chunk)[0] for chunk in chunks]
-    items, code = unite([part["item"] for part in parts])
-    step, *values = (np.concatenate([np.asarray(part[name]) for part in parts]) for name in ("step", *_COLUMNS))
-    users = sum_by_code(code, values[0], len(items))
-    if len(users) and int(users.max()) >= _MOST_USERS:
+    names, code = unite([part["item"] for part in parts])
+    items, users = (np.concatenate([np.asarray(part[name]) for part in parts]) for name in ("items", "users"))
+    all_users = sum_by_code(code, users, len(names))
+    if len(all_users) and int(all_users.max()) >= _MOST_USERS:
         raise InputError(f"an item has {_MOST_USERS} users or more, too many to choose a strategy for; give one")
-    kept = np.flatnonzero(users >= least)
-    place = np.full(len(items), -1, dtype=np.int64)
+    kept = np.flatnonzero(all_users >= least)
+    if len(kept) == 0:
+        return
+    place = np.full(len(names), -1, dtype=np.int64)
     place[kept] = np.arange(len(kept))
     rows = np.flatnonzero(place[code] >= 0)
     rows = rows[np.argsort(place[code[rows]], kind="stable")]
-    place, step, values = place[code[rows]], step[rows], [column[rows] for column in values]
+    place, items, users = place[code[rows]], items[rows], users[rows]
+    held, nth = _held(items)
+    number = nth[items]
+    step = np.searchsorted(np.array(grid), held)[number]
+    each = np.array([_of_user(d, by_curve) for d in held.tolist()]).T
     starts = np.searchsorted(place, np.arange(0, len(kept) + _BLOCK, _BLOCK))
     steps = len(grid) + 1
     for first, begin, end in zip(range(0, len(kept), _BLOCK), starts[:-1], starts[1:], strict=False):
         shape = (min(_BLOCK, len(kept) - first), steps)
         cell = (place[begin:end] - first) * steps + step[begin:end]
-        yield ItemWeights(*(_up_to(cell, column[begin:end], shape) for column in values))
+        yield ItemWeights(*(_up_to(cell, users[begin:end] * one[number[begin:end]], shape) for one in each))
 
 
 def _up_to(cell: np.ndarray, values: np.ndarray, shape: tuple[int, int]) -> np.ndarray:

@@ -73,7 +73,7 @@ class PartitionChoice(ExponentialChoice[ChosenStrategy]):
 
     def item_chunks(self, shard: Shard, shards: int) -> Iterator[tuple[int, bytes]]:
         """What the users of a shard add to their items, by item shard."""
-        return split_weights(shard, self.candidate_grid, shards, self.by_curve)
+        return split_weights(shard, shards)
 
     def item_table(self, chunks: Iterable[bytes]) -> list[int]:
         """Minus the loss of each candidate over the items of one shard, in `unit`s."""
@@ -81,7 +81,7 @@ class PartitionChoice(ExponentialChoice[ChosenStrategy]):
         # An item of n users has sums of at most n, and adds nothing where these are below the start of every candidate.
         least = -(-min(each.shape.start * each.threshold for each in self.candidates) // (8 << THRESHOLD_BITS))
         table = [0] * self.entries
-        for sums in merged_weights(chunks, self.candidate_grid, least):
+        for sums in merged_weights(chunks, self.candidate_grid, least, self.by_curve):
             for number, (step, candidate) in enumerate(zip(steps, self.candidates, strict=True)):
                 table[number] += _worth(candidate, sums, step)
         return table

@@ -135,7 +135,7 @@ class DistinctItemsMechanism(TableChoice):
 
     def item_chunks(self, shard: Shard, shards: int) -> Iterator[tuple[int, bytes]]:
         """What the users of a shard give to their items, by item shard."""
-        return split_weights(shard, self.candidate_grid, shards)
+        return split_weights(shard, shards)
 
     def item_table(self, chunks: Iterable[bytes]) -> list[int]:
         """F(K) of the items of one shard."""

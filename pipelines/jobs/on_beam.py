@@ -26,7 +26,8 @@ from headcount.pipelines.sinks.write import WriteOutput
 from headcount.transforms.core.release import LOCAL_RUNNER, is_pinned
 from headcount.transforms.core.result import CountsAndDecision
 
-_BYTES_PER_SHARD = 16 << 20  # of input without compression: a shard stays below 32 MB
+_BYTES_PER_SHARD = 16 << 20  # of input without compression, on workers: a shard stays below 32 MB
+_BYTES_PER_SHARD_HERE = 64 << 20  # each has its own list of items, and a share of every batch: fewer take less time
 _FEWEST_SHARDS, _MOST_SHARDS = 4, 4096
 _FEWEST_TO_SHARE = 32  # workers share shards by a hash of the number: of ten, one of two workers got eight
 
@@ -116,7 +117,7 @@ def _check_runner(runner: str) -> None:
 
 def shards_for(size: int, shared: bool = False) -> int:
     """How many shards of users for this many bytes of input, without compression; more if several workers share them."""
-    wanted = -(-size // _BYTES_PER_SHARD)
+    wanted = -(-size // (_BYTES_PER_SHARD if shared else _BYTES_PER_SHARD_HERE))
     return min(max(wanted, _FEWEST_TO_SHARE if shared else _FEWEST_SHARDS), _MOST_SHARDS)
 
 

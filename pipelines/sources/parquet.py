@@ -35,6 +35,7 @@ from headcount.pipelines.storage.stores import is_local, open_ranges
 
 KIND = "Parquet"
 ROWS_PER_TASK = 2_000_000
+ROWS_HERE = 2**20  # of a batch of a whole file, whose rows may all wait in this process beside it
 BYTES_PER_BATCH = 2**28  # encoded: bounds the memory where names are long
 _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 _DICTIONARY_BYTES, _CODE_BYTES = 5 << 18, 3  # of a dictionary, which writers end at 2^20, and of a code, at most
@@ -78,13 +79,14 @@ def read(path: str, columns: Columns, expected: ColumnTypes, groups: Groups | No
     with _source(path) as source:
         file = _parquet(path, source)
         check_agreement(path, columns, _types(path, columns, file), expected)
+        most = ROWS_HERE if groups is None else ROWS_PER_BATCH
         groups = groups or Groups(0, file.metadata.num_row_groups, 1)
         stored = columns.stored(path)
         coded = _coded(file, columns, stored, groups)
         file = _parquet(path, source, file, coded) if coded else file
         for run in _possible(path, file, columns, groups):
             row = run.first_row
-            for batch in guarded(path, KIND, _batches(file, stored, run)):
+            for batch in guarded(path, KIND, _batches(file, stored, run, most)):
                 yield event_batch(path, row, columns, expected, {name: column_at(batch, name) for name in stored})
                 row += batch.num_rows
 
@@ -170,9 +172,10 @@ def _is_coded(chunk: pq.ColumnChunkMetaData) -> bool:
     return bool(chunk.has_dictionary_page and chunk.total_uncompressed_size <= most)
 
 
-def _batches(file: pq.ParquetFile, names: Sequence[str], groups: Groups) -> Iterator[pa.RecordBatch]:
-    """The columns of these names or paths; of a column with fields inside, those that are asked for alone."""
-    for span, rows, pieces in _spans(file.metadata, names, groups):
+def _batches(file: pq.ParquetFile, names: Sequence[str], groups: Groups, most: int) -> Iterator[pa.RecordBatch]:
+    """The columns of these names or paths, in batches of at most so many rows; of a column with fields inside, those that are
+    asked for alone."""
+    for span, rows, pieces in _spans(file.metadata, names, groups, most):
         if len(span) == 1:
             yield from file.iter_batches(batch_size=-(-rows // pieces), row_groups=span, columns=list(names))
         else:
@@ -180,20 +183,22 @@ def _batches(file: pq.ParquetFile, names: Sequence[str], groups: Groups) -> Iter
             yield from table.combine_chunks().to_batches()
 
 
-def _spans(metadata: pq.FileMetaData, names: Sequence[str], groups: Groups) -> Iterator[tuple[list[int], int, int]]:
+def _spans(
+    metadata: pq.FileMetaData, names: Sequence[str], groups: Groups, most: int
+) -> Iterator[tuple[list[int], int, int]]:
     """Row groups to read together, their rows, and into how many batches: small ones are put together."""
     span: list[int] = []
     rows = size = 0
     for index in range(groups.start, groups.stop):
         group = metadata.row_group(index)
         more_size = _size(metadata, index, names)
-        if span and (rows + group.num_rows > ROWS_PER_BATCH or size + more_size > BYTES_PER_BATCH):
-            yield span, rows, _pieces(rows, size)
+        if span and (rows + group.num_rows > most or size + more_size > BYTES_PER_BATCH):
+            yield span, rows, _pieces(rows, size, most)
             span, rows, size = [], 0, 0
         if group.num_rows:
             span, rows, size = [*span, index], rows + group.num_rows, size + more_size
     if span:
-        yield span, rows, _pieces(rows, size)
+        yield span, rows, _pieces(rows, size, most)
 
 
 def _size(metadata: pq.FileMetaData, index: int, names: Sequence[str]) -> int:
@@ -210,8 +215,8 @@ def _places(metadata: pq.FileMetaData, names: Sequence[str]) -> list[int]:
     return [i for i in range(metadata.num_columns) if f"{metadata.schema.column(i).path}.".startswith(begins)]
 
 
-def _pieces(rows: int, size: int) -> int:
-    return max(-(-rows // ROWS_PER_BATCH), min(rows, -(-size // BYTES_PER_BATCH)))
+def _pieces(rows: int, size: int, most: int) -> int:
+    return max(-(-rows // most), min(rows, -(-size // BYTES_PER_BATCH)))
 
 
 @contextmanager

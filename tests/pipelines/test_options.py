@@ -322,10 +322,10 @@ def test_a_bad_key_is_refused_before_a_local_run(tmp_path):
 
 
 def test_shards_follow_the_size_of_the_input():
-    assert shards_for(0) == shards_for(64 << 20) == 4
-    assert shards_for(1600 << 20) == 100
+    assert shards_for(0) == shards_for(256 << 20) == 4
+    assert shards_for(6400 << 20) == 100
     assert shards_for(1 << 50) == 4096
-    assert shards_for(0, shared=True) == 32
+    assert shards_for(0, shared=True) == 32 and shards_for(6400 << 20, shared=True) == 400
 
 
 def domain(content, item_type=str):

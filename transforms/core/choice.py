@@ -50,9 +50,9 @@ def choose(
     Shards may be packed already: `unpack` makes of them what the choice looks at."""
     tabulate = _Tabulate(choice, item_shards(number), keeper_of(shards), keep, unpack)
     tabled = shards | "Tabulate" >> beam.ParDo(tabulate).with_output_types(tuple[int, bytes]).with_outputs(
-        "tables", "items", "users", main="shards"
+        "tables", "items", main="shards"
     )
-    typed(tabled, tables=bytes, items=tuple[int, bytes], users=str)
+    typed(tabled, tables=tuple[str, bytes], items=tuple[int, bytes])
     if public is None:
         public = every(shards, "EmptyTable", [encode_table([0] * choice.entries)])
     of_items: list[bytes] | beam.pvalue.AsList = []
@@ -64,7 +64,7 @@ def choose(
         )
     # The public table is there also without users. Those of the shards come beside, which takes no stage of its own.
     deciding = beam.ParDo(
-        _Decide(choice, release, label), beam.pvalue.AsList(tabled.users), beam.pvalue.AsList(tabled.tables), of_items
+        _Decide(choice, release, label), beam.pvalue.AsList(tabled.tables), of_items
     ).with_output_types(beam.typehints.Tuple[int, result])
     decided = with_beside(public, "Decide", deciding)
     # Bounding, noise and report all stand beyond this barrier: a repeated decision can reach no two of them differently.
@@ -112,7 +112,10 @@ class BoundAsDecided(beam.PTransform):
 
 
 class _Tabulate(Ahead):
-    """(shard, chunks or packed) -> tables, what items need by item shard, the users' type, and if kept the packed shard."""
+    """(shard, chunks or packed) -> (users' type, table), what items need by item shard, and if kept the packed shard.
+
+    Flink's runner sends all of this once for each of these outputs: there are no more than need be.
+    """
 
     def __init__(
         self, choice: Choice[Any], item_shards: int, keep: Keeper, shards: bool, unpack: Callable[[bytes], Any]
@@ -130,9 +133,8 @@ class _Tabulate(Ahead):
     def compute(self, group: tuple[int, list[bytes] | bytes]) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
         number, data = group
         shard = self._unpack(data) if isinstance(data, bytes) else gather(data)
-        if len(shard.users):
-            yield beam.pvalue.TaggedOutput("users", str(shard.users.type))
-        yield beam.pvalue.TaggedOutput("tables", encode_table(self._choice.user_table(shard)))
+        users = str(shard.users.type) if len(shard.users) else ""
+        yield beam.pvalue.TaggedOutput("tables", (users, encode_table(self._choice.user_table(shard))))
         for home, chunk in self._choice.item_chunks(shard, self._item_shards):
             yield beam.pvalue.TaggedOutput("items", (home, self._keep(chunk)))
         if self._with_shards:
@@ -166,16 +168,15 @@ class _Decide(beam.DoFn):
     def process(
         self,
         public: bytes,
-        users: list[str],
-        tables: list[bytes],
+        tables: list[tuple[str, bytes]],
         of_items: list[bytes],
         window: BoundedWindow = beam.DoFn.WindowParam,
     ) -> Iterator[tuple[int, Any]]:
-        if len(set(users)) > 1:  # one person may count as two
+        if len({users for users, _ in tables if users}) > 1:  # one person may count as two
             raise InputError(MIXED_USERS)
         own = self._keys(window)
         subkey = choice_subkey(own.key, own.id, self._label, self._choice)
-        yield 0, decide(self._choice, add_tables([public, *tables, *of_items]), subkey)
+        yield 0, decide(self._choice, add_tables([public, *(table for _, table in tables), *of_items]), subkey)
 
 
 class _BoundAsDecided(Ahead):

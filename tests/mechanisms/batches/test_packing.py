@@ -35,6 +35,12 @@ def test_few_bytes_are_used():
     assert len(pack({"name": names, "count": pa.array([1] * 10_000)})) < 10_000 * (9 + 1 + 1) + 2000
 
 
+def test_columns_in_one_piece_are_the_same_stream():
+    user = pa.DictionaryArray.from_arrays(pa.array([1, 0, 1]), pa.array(["ann", "bo"]))
+    packed = pack({"user": user, "item": pa.array(["x", "", "yy"]), "count": pa.array([1, 2, 1 << 40])}, {b"a": b"b"})
+    assert packed == to_ipc(from_ipc(packed))
+
+
 def test_a_slice_travels_without_its_parent():
     names = pa.array([f"name {k}" for k in range(100_000)])
     batch = pa.RecordBatch.from_pydict({"name": names})

@@ -121,7 +121,7 @@ def test_all_users_are_in_one_shard_or_in_several_each_with_all_rows(monkeypatch
     assert len(whole) == 1
     monkeypatch.setattr(user_shards, "_ONE", 6000)
     parts = users_of(iter(batches))
-    assert len(parts) == SHARDS
+    assert len(parts) == user_shards._SHARDS
     users = [user for part in parts for user in part.users.to_pylist()]
     assert len(users) == len(set(users)) and set(users) == set(whole[0].users.to_pylist())
     assert sum(parts.each(lambda part: int(part.count.sum()))) == whole[0].count.sum()

@@ -21,7 +21,7 @@ MAIN = """
 import sys
 from headcount.pipelines.main import main
 from headcount.pipelines.sources import parquet
-parquet.BYTES_PER_BATCH, parquet.ROWS_PER_BATCH = 1 << 25, 1 << 18  # an eighth, as the logs are small
+parquet.BYTES_PER_BATCH, parquet.ROWS_PER_BATCH, parquet.ROWS_HERE = 1 << 25, 1 << 18, 1 << 17  # an eighth: the logs are small
 status = main(sys.argv[1:])
 print(open('/proc/self/status').read())
 sys.exit(status)

@@ -39,7 +39,7 @@ def test_small_row_groups_become_one_batch(tmp_path):
 def test_large_row_groups_are_cut_evenly_by_rows_and_by_bytes(tmp_path, monkeypatch):
     names = [f"{i:04d}" * 10 for i in range(1000)]
     path = put(tmp_path, "e.parquet", parquet({"user": names, "item": names}))
-    monkeypatch.setattr(source_parquet, "ROWS_PER_BATCH", 600)
+    monkeypatch.setattr(source_parquet, "ROWS_HERE", 600)
     assert [batch.num_rows for batch in batches(path)] == [500, 500]
     monkeypatch.setattr(source_parquet, "BYTES_PER_BATCH", 25_000)
     assert [batch.num_rows for batch in batches(path)] == [250, 250, 250, 250]

@@ -56,7 +56,7 @@ def _sums(read, keys, shards):
 def test_codes_are_the_names_that_they_stand_for(tmp_path, monkeypatch, layout, keys, seed):
     log = _log(seed)
     path = put(tmp_path, "e.parquet", parquet(log, row_group_size=[50, 170, 400][seed % 3], **LAYOUTS[layout]))
-    monkeypatch.setattr(source_parquet, "ROWS_PER_BATCH", [60, 150, 1000][seed // 2])
+    monkeypatch.setattr(source_parquet, "ROWS_HERE", [60, 150, 1000][seed // 2])
     coded = [*batches(path, item=list(keys))]
     kinds = {column.type for batch in coded for column in batch.columns}
     assert kinds == ({pa.string()} if layout == "plain" else kinds | {pa.dictionary(pa.int32(), pa.string())})

@@ -210,7 +210,7 @@ def summed(choice: Any, *kinds: Any) -> list[int]:
         batch = pa.RecordBatch.from_pydict({"user": [u for u, _ in pairs], "item": [i for _, i in pairs]})
         for _, chunk in choice.item_chunks(gather(c for _, c in split_by_user(batch, 1)), 1):
             columns = unpack(chunk)[0]
-            for name in {"level", "slope", "users", "shares", "roots", "others"} & columns.keys():
+            for name in {"level", "slope", "users"} & columns.keys():
                 columns[name] = pa.array(np.asarray(columns[name]) * times)
             chunks.append(pack(columns))
     return choice.item_table(chunks)

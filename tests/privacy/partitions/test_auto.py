@@ -19,7 +19,7 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.packing import pack, unpack
 from headcount.mechanisms.batches.shards import gather, split_by_user
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.partitions import candidates, scored
+from headcount.mechanisms.partitions import candidates, expected_weights, scored
 from headcount.mechanisms.partitions.auto import auto_partitions
 from headcount.mechanisms.partitions.candidates import StrategyCandidate
 from headcount.mechanisms.partitions.scored import PartitionChoice
@@ -39,7 +39,7 @@ def choice_among(candidates, relation=Relation.ADD_REMOVE):
     return dataclasses.replace(choice, candidates=tuple(made))
 
 
-def table(choice, *kinds, rounded=lambda columns: columns):
+def table(choice, *kinds):
     """The table of data in which each kind, some users by their items, occurs a number of times.
 
     Entries add up, so a thousand equal users are one user's entries a thousandfold.
@@ -50,10 +50,8 @@ def table(choice, *kinds, rounded=lambda columns: columns):
         rows = {"user": [user for user, _ in pairs], "item": [item for _, item in pairs]}
         shard = gather(chunk for _, chunk in split_by_user(pa.RecordBatch.from_pydict(rows), 1))
         for _, chunk in choice.item_chunks(shard, 1):
-            columns = rounded(unpack(chunk)[0])
-            for name in ("users", "shares", "roots", "others"):
-                columns[name] = pa.array(np.asarray(columns[name]) * times)
-            chunks.append(pack(columns))
+            columns = unpack(chunk)[0]
+            chunks.append(pack(columns | {"users": pa.array(np.asarray(columns["users"]) * times)}))
     return choice.item_table(chunks)
 
 
@@ -113,18 +111,19 @@ def test_a_user_of_any_size_moves_no_loss_by_more_than_its_sensitivity(items, st
     assert 0.999 < moved <= 1
 
 
-def test_rounding_shares_to_nearest_is_caught():
+def test_rounding_shares_to_nearest_is_caught(monkeypatch):
     """2**30 / 5 is rounded up by that: a user of five items, three of which count, would add more than three."""
     choice = choice_among([("gaussian", 3, 50)])
     own = names("x", 5)
 
-    def nearest(columns):
-        users = np.asarray(columns["users"])
-        columns["shares"] = pa.array(users * round(2**30 / 5) if len(users) == 5 else np.asarray(columns["shares"]))
-        return columns
+    def nearest(items, by_curve):
+        users, _, *weights = exact(items, by_curve)
+        return users, round(2**30 / items), *weights
 
+    exact = expected_weights._of_user
+    monkeypatch.setattr(expected_weights, "_of_user", nearest)
     data = [(50, *alone("x", len(own)))]
-    (moved, *_) = moves(choice, table(choice, *data), table(choice, *data, (1, own), rounded=nearest))
+    (moved, *_) = moves(choice, table(choice, *data), table(choice, *data, (1, own)))
     assert moved > 1
 
 

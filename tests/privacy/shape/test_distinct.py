@@ -7,6 +7,8 @@ what F moves by, over the scale.
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -14,7 +16,6 @@ import pytest
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
-from headcount.mechanisms.batches.packing import pack, unpack
 from headcount.mechanisms.batches.shards import one_shard
 from headcount.mechanisms.partitions.expected_weights import FRACTION_BITS
 from headcount.mechanisms.randomness.lanes import Lanes
@@ -119,26 +120,25 @@ def test_a_user_of_any_number_of_items_weighs_the_bound_at_most_and_weights_roun
     """In integers: 3 items of 2**30 / 3 to the next unit would weigh more than 1."""
     made = distinct_items(Budget(1))
     assert largest_move(made) == 1
-    real = distinct.split_weights
+    real = distinct.merged_weights
 
     def rounded_up(*given):
-        for shard, chunk in real(*given):
-            columns, _ = unpack(chunk)
-            shares = np.asarray(columns["shares"])  # of one user: those of 1, 2, 4, ... items are exact
-            yield shard, pack(columns | {"shares": pa.array(shares + (shares & (shares - 1) > 0))})
+        for sums in real(*given):
+            shares = sums.shares  # of one user: those of 1, 2, 4, ... items are exact
+            yield dataclasses.replace(sums, shares=shares + (shares & (shares - 1) > 0))
 
-    monkeypatch.setattr(distinct, "split_weights", rounded_up)
+    monkeypatch.setattr(distinct, "merged_weights", rounded_up)
     assert largest_move(made) > 1
 
 
 def test_audit_sees_whole_weights(monkeypatch, draws):
     """A user of d items who gives each all of its weight moves F by d."""
 
-    def whole(shard, grid, shards):
-        return real(shard, (*grid[:-1], 10**6), shards)
+    def whole(chunks, grid, least):
+        return real(chunks, (*grid[:-1], 10**6), least)
 
-    real = distinct.split_weights
-    monkeypatch.setattr(distinct, "split_weights", whole)
+    real = distinct.merged_weights
+    monkeypatch.setattr(distinct, "merged_weights", whole)
     assert worst(distinct_items(Budget(1), max_items=5), draws)[1] > 10
 
 
