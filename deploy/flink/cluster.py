@@ -42,8 +42,10 @@ _LATE_SECONDS = 5
 _WORKER_SECONDS, _RESTART_SECONDS = 5, 6
 
 # The pools of a task manager in MB, besides the managed memory that Flink sorts in: they must all be set, since no
-# script of a Flink distribution computes them, and the limits of its Java process must fit them.
-_TASK_HEAP, _FRAMEWORK, _TASK_DIRECT, _NETWORK, _METASPACE, _OVERHEAD = 896, 128, 256, 320, 256, 192
+# script of a Flink distribution computes them, and the limits of its Java process must fit them. Beam's runner may have a
+# hundred groups on their way to a Python worker before it waits for it, and answers on their way back, in direct memory: with
+# 256 a log of 100 million rows failed on two task managers ("Direct buffer memory"), and with 1024 once before it passed.
+_TASK_HEAP, _FRAMEWORK, _TASK_DIRECT, _NETWORK, _METASPACE, _OVERHEAD = 896, 128, 2048, 320, 256, 192
 
 # The network buffers (32 kB) that each stored exchange of a job takes. At Flink's default of 512 the largest jobs fail
 # with "Insufficient number of network buffers" if too many of their exchanges, of which they have 66, are open at once;
