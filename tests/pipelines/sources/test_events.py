@@ -32,7 +32,7 @@ def test_batches_know_their_file_and_first_row(tmp_path, name, monkeypatch):
     monkeypatch.setattr(csv, "BLOCK_BYTES", 60)
     monkeypatch.setattr(source_json, "BLOCK_BYTES", 100)
     monkeypatch.setattr(source_avro, "ROWS_PER_BATCH", 1)
-    monkeypatch.setattr(source_parquet, "ROWS_PER_BATCH", 2)
+    monkeypatch.setattr(source_parquet, "ROWS_HERE", 2)
     path = put(tmp_path, name, FILES[name])
     seen = 0
     number = 0

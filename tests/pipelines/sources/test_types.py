@@ -313,7 +313,7 @@ def test_the_two_parsers_of_json_agree(tmp_path, monkeypatch):
 def test_only_the_leaves_that_are_asked_for_are_read(tmp_path):
     path = parquet_file(tmp_path)
     with pq.ParquetFile(path) as file:
-        (batch, *_) = source_parquet._batches(file, ["person.at.city", "user"], source_parquet.Groups(0, 1, 1))
+        (batch, *_) = source_parquet._batches(file, ["person.at.city", "user"], source_parquet.Groups(0, 1, 1), 100)
     assert batch.schema.field("person").type == pa.struct([("at", pa.struct([("city", pa.string())]))])
     one, both = (types_of(path, item=item).decoded for item in (["person.id"], ["person.id", "person.at.city"]))
     assert 0 < one < both

@@ -110,9 +110,9 @@ def groups_read(monkeypatch, path, where, **more):
     """The row groups that are read, and the rows that are kept."""
     seen, read = [], source._batches
 
-    def watched(file, names, groups):
+    def watched(file, names, groups, most):
         seen.extend(range(groups.start, groups.stop))
-        return read(file, names, groups)
+        return read(file, names, groups, most)
 
     monkeypatch.setattr(source, "_batches", watched)
     found = rows(path, prepare=preparation(where), **more)
