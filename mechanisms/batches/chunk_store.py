@@ -5,20 +5,24 @@ to one run and lives as long as that: a step that runs again finds what it found
 worker in another process has no such store, so that from there the bytes themselves travel.
 
 A store holds a given number of bytes in memory. Further chunks lie on disk, in files that have no name: no other user can open
-them, no name tells anything, and they end with the process, however it ends. Which chunks lie there changes no byte of any
-result.
+them, no name tells anything, and they end with the process, however it ends. They are encrypted (AES-256 in counter mode) with
+a key that is in the memory of this process alone. So whoever gets the disk later learns nothing but sizes. Which chunks lie
+there changes no byte of any result.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+import os
 import re
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
+
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from headcount.mechanisms.errors import InputError
 
@@ -42,11 +46,12 @@ class _File:
 
 @dataclasses.dataclass(frozen=True)
 class _OnDisk:
-    """Where a chunk lies."""
+    """Where a chunk lies, and its number, which no other chunk of the store has."""
 
     file: _File
     start: int
     size: int
+    number: int
 
 
 class _Store:
@@ -56,6 +61,7 @@ class _Store:
         self._limit, self._held = limit, 0
         self._chunks: dict[bytes, bytes | _OnDisk] = {}
         self._last: _File | None = None
+        self._key, self._numbers = os.urandom(32), itertools.count()
         self._lock = threading.Lock()  # steps work in threads
 
     def put(self, reference: bytes, chunk: bytes) -> None:
@@ -72,7 +78,8 @@ class _Store:
             if isinstance(place, bytes):
                 return place
             place.file.file.seek(place.start)
-            return place.file.file.read(place.size)
+            written = place.file.file.read(place.size)
+        return self._crypted(written, place.number)
 
     def forget(self, all_but: set[bytes]) -> None:
         with self._lock:
@@ -86,20 +93,26 @@ class _Store:
                     place.file.file.close()
                     self._last = None if place.file is self._last else self._last
 
+    def _crypted(self, data: bytes, number: int) -> bytes:
+        """The chunk of this number encrypted, or what was encrypted so: no two chunks share a counter."""
+        first = number.to_bytes(8, "big") + bytes(8)
+        return Cipher(algorithms.AES(self._key), modes.CTR(first)).encryptor().update(data)
+
     def _written(self, chunk: bytes) -> _OnDisk:
+        number = next(self._numbers)
         try:
             if self._last is None or self._last.written >= _FILE:
                 self._last = _File(tempfile.TemporaryFile(prefix="headcount-"))
             to = self._last
             to.file.seek(to.written)
-            to.file.write(chunk)
+            to.file.write(self._crypted(chunk, number))
             to.file.flush()
         except OSError as error:
             raise InputError(
                 f"rows that wait for a step cannot be written to {tempfile.gettempdir()!r}: {error.strerror}; make room "
                 "there, set TMPDIR to a larger disk, or give more memory (--memory-limit)"
             ) from None
-        place = _OnDisk(to, to.written, len(chunk))
+        place = _OnDisk(to, to.written, len(chunk), number)
         to.written += len(chunk)
         to.needed += len(chunk)
         return place

@@ -17,7 +17,7 @@ from headcount.mechanisms.batches.packing import pack
 from headcount.mechanisms.batches.run_sums import begins_run
 from headcount.mechanisms.batches.threads import Parts
 
-_SHARDS = 2  # of items, where their users are in several shards: two cores add up what these have of one item
+_SHARDS = 4  # of items, where their users are in several shards: two cores add up what these have, two shards at a time
 
 
 def item_shards_here(users: Parts[Any]) -> int:

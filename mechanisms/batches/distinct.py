@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headcount.mechanisms.batches.names import Names, as_names, canonical_order, hash64, in_one_size, telling_words
+from headcount.mechanisms.batches.names import Names, as_names, canonical_order, hash64, in_one_size, same_where
+from headcount.mechanisms.batches.run_sums import begins_run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,13 +34,13 @@ class Grouped:
 def grouped(names: pa.Array, hashes: np.ndarray) -> Grouped:
     """The rows of each name of a column, whose hashes these are; `in_one_size` may have made the column."""
     order, ranked = _by_hash(hashes)
-    another = ranked[1:] != ranked[:-1]
-    if not _told_apart(names, order, another):
+    first = begins_run(ranked)
+    if not _told_apart(names, order, first):
         settled, codes = _by_name(as_names(names))
         order = sorting(codes, len(settled))
         ranked = hashes[order]
-        another = np.diff(codes[order]) != 0
-    starts = np.flatnonzero(np.concatenate(([len(order) > 0], another)))
+        first = begins_run(codes[order])
+    starts = np.flatnonzero(first)
     found = as_names(names.take(pa.array(order[starts])))
     return Grouped(found, ranked[starts], order, np.append(starts, len(order)))
 
@@ -83,17 +84,13 @@ def _positions(packed: np.ndarray, bits: int) -> np.ndarray:
     return packed
 
 
-def _told_apart(names: pa.Array, order: np.ndarray, another: np.ndarray) -> bool:
-    """Whether neighbours in this order have one name wherever they have one hash, which is not `another`."""
-    words = telling_words(names)
-    if words is None:
+def _told_apart(names: pa.Array, order: np.ndarray, first: np.ndarray) -> bool:
+    """Whether neighbours in this order have one name wherever they have one hash: where neither is the first of another."""
+    same = same_where(names, order, first)
+    if same is None:
         taken = names.take(pa.array(order))
-        return bool((another | np.asarray(pc.equal(taken[1:], taken[:-1]))).all())
-    for word in words:
-        word = word[order]
-        if not (another | (word[1:] == word[:-1])).all():
-            return False
-    return True
+        return bool((first[1:] | np.asarray(pc.equal(taken[1:], taken[:-1]))).all())
+    return same
 
 
 def _by_name(names: Names) -> tuple[Names, np.ndarray]:

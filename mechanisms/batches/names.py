@@ -15,6 +15,7 @@ import pyarrow as pa
 Names: TypeAlias = pa.Array  # of pa.string() or pa.int64(), without nulls
 
 _LONG = 256  # bytes; longer strings are hashed one by one, so that one huge name cannot cost a pass per word
+_WORDS = 4  # of a string on average, beyond which Arrow compares strings faster than this does word by word
 _K1 = np.uint64(0x9E3779B97F4A7C15)
 _K2 = np.uint64(0xBF58476D1CE4E5B9)
 _K3 = np.uint64(0x94D049BB133111EB)
@@ -52,7 +53,7 @@ def hash64(names: Names) -> np.ndarray:
     ends, padded = _padded(names)
     sizes = np.diff(ends)
     most = int(sizes.max())
-    words = np.ndarray((len(padded) - 7,), dtype="<u8", buffer=padded, strides=(1,))  # a word at every byte
+    words = _every_word(padded)
     for begin in range(0, len(names), _BLOCK):
         block = slice(begin, begin + _BLOCK)
         size = sizes[block]
@@ -102,20 +103,48 @@ def as_names(held: pa.Array) -> Names:
     return pa.StringArray.from_buffers(len(held), pa.py_buffer(ends), held.buffers()[1])
 
 
-def telling_words(names: pa.Array) -> list[np.ndarray] | None:
-    """Words that tell names of one hash apart, one array for each; None if only the names themselves do.
+def same_where(names: pa.Array, order: np.ndarray, first: np.ndarray) -> bool | None:
+    """Whether neighbours in this order of names, which share a hash unless one is the `first` of another, are the same name;
+    None if only the names themselves tell.
 
-    Strings are told so as `in_one_size` has them.
-
-    The hash of an integer is of no other. Of strings of one size it is a sum with one term for each word, finalised; the terms,
-    and what finalises, are one-to-one. So strings that share it and all words but the last share that one, too.
+    The hash of an integer is of no other. That of a string is a sum, finalised, of its size times an odd number and one term
+    for each word; the terms, and what finalises, are one-to-one. So strings that share it, their size and all words but the
+    last share that one, too. Strings may be as `in_one_size` has them.
     """
     if pa.types.is_integer(names.type) or len(names) == 0:
-        return []
-    if not pa.types.is_fixed_size_binary(names.type) or names.type.byte_width > _LONG:
+        return True
+    if pa.types.is_fixed_size_binary(names.type):
+        size, text = names.type.byte_width, np.frombuffer(names.buffers()[1], dtype=np.uint8)
+        if size > _LONG:
+            return None
+        words = (_words(text, 0, len(names), size, step)[order] for step in range((size - 1) // 8))
+        return all(_same(word, first) for word in words)
+    ends, padded = _padded(names)
+    if int(ends[-1]) > _WORDS * 8 * len(names):
         return None
-    size, text = names.type.byte_width, np.frombuffer(names.buffers()[1], dtype=np.uint8)
-    return [_words(text, 0, len(names), size, step) for step in range((size - 1) // 8)]
+    sizes = np.diff(ends)[order]
+    if int(sizes.max()) > _LONG:
+        return None
+    if not _same(sizes, first):
+        return False
+    every_word, start = _every_word(padded), ends[order]
+    for step in range((int(sizes.max()) - 1) // 8):
+        longer = sizes > 8 * step + 8  # of names that share a hash, all or none
+        if not longer.all():
+            sizes, start, first = sizes[longer], start[longer], first[longer]
+        if not _same(every_word[start + np.int32(8 * step)], first):
+            return False
+    return True
+
+
+def _same(values: np.ndarray, first: np.ndarray) -> bool:
+    """Whether each value but the first ones is as the one before."""
+    return bool((first[1:] | (values[1:] == values[:-1])).all())
+
+
+def _every_word(padded: np.ndarray) -> np.ndarray:
+    """A word at every byte."""
+    return np.ndarray((len(padded) - 7,), dtype="<u8", buffer=padded, strides=(1,))
 
 
 def _words(padded: np.ndarray, start: int, count: int, size: int, step: int) -> np.ndarray:

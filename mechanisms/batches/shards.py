@@ -156,6 +156,8 @@ def split_by_user(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, byt
     hashes = _row_hashes(user)
     encode_user = _users_repeat(hashes)
     encode_item = _items_repeat(item, -(-batch.num_rows // shards))
+    if encode_item and not isinstance(item, pa.DictionaryArray):
+        item = item.dictionary_encode()
     user, item = in_one_size(user), in_one_size(item)
     together: Grouped | None = None
     if encode_user and not isinstance(user, pa.DictionaryArray):
@@ -236,7 +238,11 @@ def pack_shard(shard: Shard, beside: Mapping[str, pa.Array] | None = None) -> by
 
 def unpack_shard(data: bytes) -> Shard:
     """Inverse of `pack_shard`."""
-    columns, metadata = unpack(data)
+    return shard_of_columns(*unpack(data))
+
+
+def shard_of_columns(columns: Mapping[str, pa.Array], metadata: Mapping[bytes, bytes]) -> Shard:
+    """The shard whose columns these are, as `pack_shard` names them."""
     rows, item, count = (np.asarray(columns[name]) for name in ("rows", "item", "count"))
     return Shard(columns["users"], columns["items"], np.append(0, np.cumsum(rows)), item, count, bound_in(metadata))
 
@@ -302,7 +308,9 @@ def consolidate(
     if count is None and not values:
         packed.sort()
     else:
-        order = np.lexsort((*reversed(values), packed)) if values else _by_pair(user, item)
+        order = _by_pair(user, item)
+        if values:
+            order = _by_value(order, packed, values)
         packed, values = packed[order], tuple(column[order] for column in values)
         if count is not None:
             count = count[order]
@@ -321,6 +329,15 @@ def _by_pair(user: np.ndarray, item: np.ndarray) -> np.ndarray:
     """Positions that sort rows by (user, item)."""
     users, items = (int(code.max(initial=0)) + 1 for code in (user, item))
     return sorting(user.astype(np.int64) * items + item, users * items)
+
+
+def _by_value(order: np.ndarray, pairs: np.ndarray, values: tuple[np.ndarray, ...]) -> np.ndarray:
+    """The same order of pairs, where rows of one pair ascend in their values. Most pairs have one row, which is where it is."""
+    first = begins_run(pairs[order])
+    among = np.flatnonzero(~(first & np.append(first[1:], True)))
+    rows = order[among]
+    order[among] = rows[np.lexsort((*(column[rows] for column in reversed(values)), pairs[rows]))]
+    return order
 
 
 def _row_hashes(user: pa.Array) -> np.ndarray:

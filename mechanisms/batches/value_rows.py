@@ -26,8 +26,8 @@ from headcount.mechanisms.batches.shards import (
     bound_in,
     consolidate,
     pack_shard,
+    shard_of_columns,
     united,
-    unpack_shard,
     value_name,
     value_names,
 )
@@ -111,7 +111,7 @@ def pack_values(shard: ValueShard) -> bytes:
 
 def unpack_values(data: bytes) -> ValueShard:
     """Inverse of `pack_values`."""
-    columns, _ = unpack(data)
+    columns, metadata = unpack(data)
     starts = np.append(0, np.cumsum(np.asarray(columns["each"])))
     values = tuple(np.asarray(columns[name]) for name in value_names(columns))
-    return ValueShard(unpack_shard(data), starts, np.asarray(columns["often"]), values)
+    return ValueShard(shard_of_columns(columns, metadata), starts, np.asarray(columns["often"]), values)

@@ -17,8 +17,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from headcount.mechanisms.batches.cut import cut_by_item
+from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.packing import unpack
-from headcount.mechanisms.batches.run_sums import begins_run, sum_by_code
+from headcount.mechanisms.batches.run_sums import begins_run, run_sums
 from headcount.mechanisms.batches.shards import Shard, unite
 from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.partitions.selection_curve import curve_weight
@@ -50,7 +51,7 @@ def split_weights(shard: Shard, shards: int) -> Iterator[tuple[int, bytes]]:
         return iter(())
     cut = cut_by_item(shard.items, shards)
     rows = shard.rows_per_user()
-    held, nth = _held(rows)
+    held, nth = _held(np.bincount(rows))
     bits = len(held).bit_length()
     key = (cut.places() << bits)[shard.item]
     key += np.repeat(nth[rows], rows)
@@ -60,12 +61,29 @@ def split_weights(shard: Shard, shards: int) -> Iterator[tuple[int, bytes]]:
     return cut.rows(key[starts] >> bits, {"items": held[key[starts] & ((1 << bits) - 1)], "users": users})
 
 
-def _held(items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct numbers of items that users have, ascending, and the place of each among them."""
-    held = np.flatnonzero(np.bincount(items))
-    nth = np.zeros(held[-1] + 1, dtype=np.int64)
+def _held(users: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of items that any users have, ascending, and the place of each number among them."""
+    held = np.flatnonzero(users)
+    nth = np.zeros(len(users), dtype=np.int64)
     nth[held] = np.arange(len(held))
     return held, nth
+
+
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """A chunk of `split_weights`: name k has the rows starts[k] .. starts[k + 1] - 1."""
+
+    names: Names
+    starts: np.ndarray
+    items: np.ndarray
+    users: np.ndarray
+
+    @classmethod
+    def of(cls, chunk: bytes) -> _Part:
+        columns = unpack(chunk)[0]
+        item = columns["item"]
+        starts = np.searchsorted(np.asarray(item.indices), np.arange(len(item.dictionary) + 1))
+        return cls(item.dictionary, starts, np.asarray(columns["items"]), np.asarray(columns["users"]))
 
 
 def _of_user(items: int, by_curve: bool) -> tuple[int, int, int, int]:
@@ -88,34 +106,34 @@ def merged_weights(
 ) -> Iterator[ItemWeights]:
     """Adds up the chunks of one item shard, some items at a time, `by_curve` as curves weigh; items of fewer than `least` users
     are left out."""
-    parts = [unpack(chunk)[0] for chunk in chunks]
-    names, code = unite([part["item"] for part in parts])
-    items, users = (np.concatenate([np.asarray(part[name]) for part in parts]) for name in ("items", "users"))
-    all_users = sum_by_code(code, users, len(names))
+    parts = [_Part.of(chunk) for chunk in chunks]
+    names, code = unite([part.names for part in parts])
+    # Of the names of each part: they ascend, as all names are in one order.
+    places = np.split(code, np.cumsum([len(part.names) for part in parts])[:-1])
+    all_users = np.zeros(len(names), dtype=np.int64)
+    for part, place in zip(parts, places, strict=True):
+        all_users[place] += run_sums(part.users, part.starts[:-1])
     if len(all_users) and int(all_users.max()) >= _MOST_USERS:
         raise InputError(f"an item has {_MOST_USERS} users or more, too many to choose a strategy for; give one")
     kept = np.flatnonzero(all_users >= least)
     if len(kept) == 0:
         return
-    place = np.full(len(names), -1, dtype=np.int64)
-    place[kept] = np.arange(len(kept))
-    rows = np.flatnonzero(place[code] >= 0)
-    rows = rows[np.argsort(place[code[rows]], kind="stable")]
-    place, items, users = place[code[rows]], items[rows], users[rows]
-    held, nth = _held(items)
-    number = nth[items]
-    step = np.searchsorted(np.array(grid), held)[number]
+    held, nth = _held(np.bincount(np.concatenate([part.items for part in parts])))
+    step = np.searchsorted(np.array(grid), held)
     each = np.array([_of_user(d, by_curve) for d in held.tolist()]).T
-    starts = np.searchsorted(place, np.arange(0, len(kept) + _BLOCK, _BLOCK))
     steps = len(grid) + 1
-    for first, begin, end in zip(range(0, len(kept), _BLOCK), starts[:-1], starts[1:], strict=False):
-        shape = (min(_BLOCK, len(kept) - first), steps)
-        cell = (place[begin:end] - first) * steps + step[begin:end]
-        yield ItemWeights(*(_up_to(cell, users[begin:end] * one[number[begin:end]], shape) for one in each))
-
-
-def _up_to(cell: np.ndarray, values: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """Values by item and step, added up along the steps."""
-    dense = np.zeros(shape, dtype=np.int64)
-    np.add.at(dense.reshape(-1), cell, values)
-    return np.cumsum(dense, axis=1)
+    row = np.full(len(names), -1, dtype=np.int64)  # of an item that is kept, in its block
+    row[kept] = np.arange(len(kept)) % _BLOCK
+    for first in range(0, len(kept), _BLOCK):
+        block = kept[first : first + _BLOCK]
+        sums = np.zeros((len(each), len(block), steps), dtype=np.int64)
+        for part, place in zip(parts, places, strict=True):
+            begin, end = np.searchsorted(place, (block[0], block[-1] + 1))
+            rows = slice(part.starts[begin], part.starts[end])
+            at = np.repeat(row[place[begin:end]], np.diff(part.starts[begin : end + 1]))
+            there = at >= 0
+            number, users = nth[part.items[rows][there]], part.users[rows][there]
+            cell = at[there] * steps + step[number]
+            for one, added in zip(each, sums.reshape(len(each), -1), strict=True):
+                np.add.at(added, cell, users * one[number])
+        yield ItemWeights(*np.cumsum(sums, axis=2, out=sums))

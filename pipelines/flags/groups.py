@@ -363,7 +363,7 @@ def add_release(parser: argparse.ArgumentParser) -> None:
         rare=True,
         python=False,
     )
-    limit = "memory of rows that wait, such as 8G, beyond which they wait on disk (default: half of the machine's)"
+    limit = "memory of rows that wait, such as 8G, beyond which they wait on disk (default: 512M)"
     add(group, "--memory-limit", reported=False, type=memory_size, metavar="SIZE", help=limit, rare=True, python=False)
 
 

@@ -12,40 +12,54 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+import pyarrow as pa
+
 from headcount.mechanisms.errors import ParameterError
 
 _FIXED = 300 << 20  # of Python with Beam
 _STEPS = 500 << 20  # of what steps hold at once
 _PER_BYTE = 4  # of input without compression: 1.9 to 3.4 were measured where chunks travel
 _WAITING = 1.5  # the same where they wait here: 0.5 to 1.3 were measured
+_IN_MEMORY = 512 << 20  # of rows that wait, beyond which the page cache of the disk has them as long as there is room
 _MEMORY, _GROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # the options of mallopt(3)
 
 
 def keep_freed() -> None:
-    """Sets this process's allocator so; without effect where the C library is another one."""
+    """Sets this process's allocator so, and lets Arrow use it as NumPy does; without effect where the C library is another
+    one."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
+        pa.set_memory_pool(pa.system_memory_pool())
         mallopt(_MMAP_THRESHOLD, 1 << 30)
         mallopt(_TRIM_THRESHOLD, (1 << 31) - 1)
         mallopt(_ARENA_MAX, 1)
 
 
-def limit_for(asked: int | None, here: bool) -> int | None:
-    """The bytes of memory that waiting rows may take: those asked for, or half of this machine's, or of its container's.
+def check_asked(asked: int | None, here: bool) -> None:
+    """Refuses a limit where rows do not wait in this process."""
+    if asked is not None and not here:
+        raise ParameterError(
+            "--memory-limit is for jobs in this process: leave it out, since workers elsewhere and in processes of their "
+            "own have memory of their own (docs/limits.md)"
+        )
+
+
+def limit_for(asked: int | None, here: bool, size: int) -> int | None:
+    """The bytes of memory that waiting rows may take, of a job of this number of bytes without compression: those asked for, or
+    512 MB, if the disk has room for twice what is beyond; or else half of this machine's memory, or of its container's.
 
     None is no limit, where the machine does not tell, or rows wait not here, where they are not kept.
     """
     if not here:
-        if asked is not None:
-            raise ParameterError(
-                "--memory-limit is for jobs in this process: leave it out, since workers elsewhere and in processes of their "
-                "own have memory of their own (docs/limits.md)"
-            )
         return None
     whole = _least(_machine("MemTotal"), _group("memory.max"))
-    return asked if asked is not None or whole is None else whole // 2
+    if asked is not None:
+        return asked
+    half = None if whole is None else whole // 2
+    on_disk = round(_WAITING * size) - _IN_MEMORY
+    return _least(half, _IN_MEMORY) if 2 * on_disk <= shutil.disk_usage(tempfile.gettempdir()).free else half
 
 
 def too_little(size: int, limit: int | None, here: bool) -> str | None:

@@ -76,13 +76,16 @@ def run_job(
     with Signals() as signals:
         asked = engine_of(args, beam_flags)
         local = asked is None or asked.runner is None
-        memory_limit = memory.limit_for(args.memory_limit, asked is None or asked.here)
+        here = asked is None or asked.here
+        memory.check_asked(args.memory_limit, here)
         if local:
             memory.keep_freed()
         looked = look(args, asked, command, make, kind, sink)
         source_, release, plan, sink, target, there = looked[:6]
+        size = source_.size * source_.days
+        memory_limit = memory.limit_for(args.memory_limit, here, size)
         engine = asked or (Direct() if fits(looked) else on_beam([]))
-        words = memory.too_little(source_.size * source_.days, memory_limit, engine.here) if local else None
+        words = memory.too_little(size, memory_limit, engine.here) if local else None
         if words is not None:
             _tell(words)
         engine.make(args, looked, memory_limit)

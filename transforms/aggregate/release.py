@@ -23,6 +23,7 @@ from headcount.mechanisms.aggregate.ranges import ChosenEnds
 from headcount.mechanisms.aggregate.release import Aggregated, AggregateMechanism, aggregate, released
 from headcount.mechanisms.aggregate.stages import AggregatePlan, AggregateStages
 from headcount.mechanisms.aggregate.totals import cells, group_keys, total_rows
+from headcount.mechanisms.batches.chunk_store import Keeper
 from headcount.mechanisms.batches.domain import Domain, arrow_type
 from headcount.mechanisms.batches.packing import to_ipc
 from headcount.mechanisms.batches.shards import Shard, no_users, pack_shard, unpack_shard
@@ -49,7 +50,7 @@ from headcount.transforms.core.contributions import Contributions, is_contributi
 from headcount.transforms.core.domain import OnlyDomain
 from headcount.transforms.core.noise import NamedBatches
 from headcount.transforms.core.result import CountsAndDecision
-from headcount.transforms.core.user_shards import UserShards, item_shards
+from headcount.transforms.core.user_shards import UserShards, item_shards, keeper_of
 from headcount.transforms.core.windows import check_windowing, every
 from headcount.transforms.estimates import NoisyStage, PartsOfKeys, every_key, named_among
 from headcount.transforms.keyed.domain import given_items
@@ -162,10 +163,11 @@ def aggregated(
     """(file, released rows) of contributions with values, sorted, for each of the files, and the `Aggregated` decision."""
     stages, item_type, metrics = mechanism.stages, mechanism.item_type, mechanism.metrics
     choice, known, public = stages.choice, None, None
+    keep = keeper_of(contributions)
     packed = (
         contributions
         | "UserShards" >> UserShards(shards, release.windows)
-        | "PackShards" >> beam.ParDo(_Pack()).with_output_types(tuple[int, bytes])
+        | "PackShards" >> beam.ParDo(_Pack(keep)).with_output_types(tuple[int, bytes])
     )
     domain = mechanism.domain
     if not isinstance(domain, Domain):
@@ -173,7 +175,7 @@ def aggregated(
         release = release if partly is None else partly.own_release(release)
         parts = packed if partly is None else packed | "PartsOfKeys" >> PartsOfKeys(partly)
         if mechanism.levels:
-            parts = packed | "Nodes" >> beam.ParDo(_Nodes(mechanism.levels)).with_output_types(tuple[int, bytes])
+            parts = packed | "Nodes" >> beam.ParDo(_Nodes(mechanism.levels, keep)).with_output_types(tuple[int, bytes])
         chosen = parts | "ChooseNames" >> Choose(stages.names_choice, release, shards, ChosenStrategy)
         names = chosen.chosen | "NamesPlan" >> beam.Map(stages.shared.names_plan).with_output_types(NamesPlan)
         known_names = beside(names, "NamesBeside")
@@ -184,11 +186,11 @@ def aggregated(
         if mechanism.levels:
             tree = names | "Tree" >> beam.Map(named_tree, mechanism.levels, all_named).with_output_types(Tree)
             known_tree = beam.pvalue.AsSingleton(beside(tree, "TreeBeside"))
-            rows = packed | "Cells" >> beam.ParDo(_Cells(), known_tree).with_output_types(tuple[int, bytes])
+            rows = packed | "Cells" >> beam.ParDo(_Cells(keep), known_tree).with_output_types(tuple[int, bytes])
             every_node = tree | "EveryNode" >> beam.Map(every_cell).with_output_types(tuple[int, pa.RecordBatch])
             all_named = beam.pvalue.AsList(every_node)
         else:
-            only = beam.ParDo(_OnlyNamed(partly), all_named).with_output_types(tuple[int, bytes])
+            only = beam.ParDo(_OnlyNamed(keep, partly), all_named).with_output_types(tuple[int, bytes])
             rows = with_beside(packed, "OnlyNamed", only, shards)
         if partly is not None:
             all_named = every_key(names, partly, all_named)
@@ -245,6 +247,9 @@ def aggregated(
 class _Pack(Ahead):
     """(shard, chunks) -> (shard, packed with values): each shard gathered once, for all that reads it later."""
 
+    def __init__(self, keep: Keeper) -> None:
+        self._keep = keep
+
     def process(
         self, group: tuple[int, Iterable[bytes]], window: BoundedWindow = beam.DoFn.WindowParam
     ) -> Iterator[tuple[int, bytes]]:
@@ -253,14 +258,14 @@ class _Pack(Ahead):
 
     def compute(self, group: tuple[int, list[bytes]]) -> Iterator[tuple[int, bytes]]:
         number, chunks = group
-        yield number, pack_values(gather_values(chunks))
+        yield number, self._keep(pack_values(gather_values(chunks)))
 
 
 class _OnlyNamed(Ahead):
     """Packed shards -> the same with the rows of named keys only."""
 
-    def __init__(self, partly: PartlyPublic | None) -> None:
-        self._partly = partly
+    def __init__(self, keep: Keeper, partly: PartlyPublic | None) -> None:
+        self._keep, self._partly = keep, partly
 
     def process(
         self, packed: tuple[int, bytes], named: NamedBatches, window: BoundedWindow = beam.DoFn.WindowParam
@@ -270,14 +275,15 @@ class _OnlyNamed(Ahead):
     def compute(self, packed: tuple[int, bytes], named: NamedBatches) -> Iterator[tuple[int, bytes]]:
         number, data = packed
         shard = unpack_values(data)
-        yield number, pack_values(shard.with_items(named_among(shard.pairs.items, named, self._partly)).compact())
+        known = named_among(shard.pairs.items, named, self._partly)
+        yield number, self._keep(pack_values(shard.with_items(known).compact()))
 
 
 class _Nodes(Ahead):
     """Packed shards -> shards of the nodes that users lie in, of which some are named."""
 
-    def __init__(self, depth: int) -> None:
-        self._depth = depth
+    def __init__(self, depth: int, keep: Keeper) -> None:
+        self._depth, self._keep = depth, keep
 
     def process(
         self, packed: tuple[int, bytes], window: BoundedWindow = beam.DoFn.WindowParam
@@ -286,11 +292,14 @@ class _Nodes(Ahead):
 
     def compute(self, packed: tuple[int, bytes]) -> Iterator[tuple[int, bytes]]:
         number, data = packed
-        yield number, pack_shard(user_nodes(unpack_shard(data), self._depth))
+        yield number, self._keep(pack_shard(user_nodes(unpack_shard(data), self._depth)))
 
 
 class _Cells(Ahead):
     """Packed shards -> the same with each row in every cell of the tree that it lies in."""
+
+    def __init__(self, keep: Keeper) -> None:
+        self._keep = keep
 
     def process(
         self, packed: tuple[int, bytes], tree: Tree, window: BoundedWindow = beam.DoFn.WindowParam
@@ -299,7 +308,7 @@ class _Cells(Ahead):
 
     def compute(self, packed: tuple[int, bytes], tree: Tree) -> Iterator[tuple[int, bytes]]:
         number, data = packed
-        yield number, pack_values(tree.value_cells(unpack_values(data)))
+        yield number, self._keep(pack_values(tree.value_cells(unpack_values(data))))
 
 
 class _Answers(beam.DoFn):

@@ -76,6 +76,26 @@ def test_beyond_the_limit_chunks_lie_on_disk_and_are_the_same(folder, monkeypatc
         assert not list(folder.iterdir()), "files have no names"
 
 
+def test_what_lies_on_disk_is_encrypted_and_no_two_chunks_alike(folder):
+    with keeping("run", 0):
+        references = [Keeper("run")(LARGE) for _ in range(3)]
+        written = written_by("run")
+        parts = {written[k : k + len(LARGE)] for k in range(0, len(written), len(LARGE))}
+        assert len(written) == 3 * len(LARGE) and len(parts) == 3
+        assert not any(LARGE[:16] in part for part in parts)
+        assert {found(reference) for reference in references} == {LARGE}
+    with keeping("other", 0):
+        Keeper("other")(LARGE)
+        assert written_by("other") not in parts, "each run has a key of its own"
+
+
+def written_by(run):
+    """What lies on disk of a run, in one file."""
+    file = next(iter(kept._stores[run]._chunks.values())).file.file
+    file.seek(0)
+    return file.read()
+
+
 def open_files():
     return len(os.listdir("/proc/self/fd"))
 

@@ -68,7 +68,7 @@ def test_users_who_share_a_hash_stay_two_users(name, monkeypatch):
     batch = pa.RecordBatch.from_pydict({"user": pa.array(users), "item": pa.array(list("xxyxyxxxz"))})
     found = _rows(batch)
     assert found == {(users[k], batch["item"][k].as_py()) for k in range(len(users))}
-    monkeypatch.setattr(module, "_told_apart", lambda names, order, another: True)  # what must not be believed
+    monkeypatch.setattr(module, "_told_apart", lambda names, order, first: True)  # what must not be believed
     assert _rows(batch) != found
 
 

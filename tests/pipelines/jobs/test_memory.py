@@ -66,16 +66,24 @@ def test_a_container_counts(machine):
 def test_a_system_that_tells_nothing_is_not_judged(machine):
     machine()
     assert memory.too_little(10**15, None, here=False) is None
-    assert memory.limit_for(None, here=True) is None
+    assert memory.limit_for(None, here=True, size=10**15) is None
 
 
-def test_by_default_half_of_the_memory_is_for_rows_that_wait(machine):
+def test_by_default_rows_beyond_512_megabytes_wait_on_disk_and_without_room_there_half_of_the_memory_is_theirs(
+    machine, monkeypatch
+):
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=5 * GB))
     machine(free=GB, whole=8 * GB)
-    assert memory.limit_for(None, here=True) == 4 * GB
-    assert memory.limit_for(0, here=True) == 0
+    assert memory.limit_for(None, here=True, size=2 * GB) == GB // 2
+    assert memory.limit_for(None, here=True, size=2 * GB + 1) == 4 * GB, (
+        "one and a half times that beyond 512 MB, twice"
+    )
+    assert memory.limit_for(0, here=True, size=GB) == 0
     machine(free=GB, whole=8 * GB, limit=2 * GB)
-    assert memory.limit_for(None, here=True) == GB
-    assert memory.limit_for(None, here=False) is None
+    assert memory.limit_for(None, here=True, size=10 * GB) == GB
+    machine(free=GB, whole=GB >> 1)
+    assert memory.limit_for(None, here=True, size=GB) == GB >> 2, "never more than half"
+    assert memory.limit_for(None, here=False, size=GB) is None
 
 
 @pytest.mark.parametrize(
