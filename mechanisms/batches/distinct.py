@@ -33,7 +33,7 @@ class Grouped:
 
 def grouped(names: pa.Array, hashes: np.ndarray) -> Grouped:
     """The rows of each name of a column, whose hashes these are; `in_one_size` may have made the column."""
-    order, ranked = _by_hash(hashes)
+    order, ranked = hash_order(hashes)
     first = begins_run(ranked)
     if not _told_apart(names, order, first):
         settled, codes = _by_name(as_names(names))
@@ -47,10 +47,16 @@ def grouped(names: pa.Array, hashes: np.ndarray) -> Grouped:
 
 def distinct(names: Names) -> tuple[Names, np.ndarray]:
     """The distinct names in canonical order, and the place (int32) of each row's name among them."""
-    found = grouped(in_one_size(names), hash64(names))
+    found, _, codes = distinct_by_hash(names, hash64(names))
+    return found, codes
+
+
+def distinct_by_hash(names: Names, hashes: np.ndarray) -> tuple[Names, np.ndarray, np.ndarray]:
+    """The distinct names in canonical order, their ascending hashes, and the place (int32) of each row's name among them."""
+    found = grouped(in_one_size(names), hashes)
     codes = np.empty(len(names), dtype=np.int32)
     codes[found.order] = found.codes(0, len(found.names))
-    return found.names, codes
+    return found.names, found.hashes, codes
 
 
 def sorting(keys: np.ndarray, most: int) -> np.ndarray:
@@ -63,7 +69,7 @@ def sorting(keys: np.ndarray, most: int) -> np.ndarray:
     return _positions(packed, bits)
 
 
-def _by_hash(hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def hash_order(hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Positions that sort hashes, where equal ones stay as they are, and the hashes so sorted."""
     bits = len(hashes).bit_length()
     packed = hashes >> np.uint64(bits)

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headcount.mechanisms.batches.distinct import Grouped, distinct, grouped, sorting
+from headcount.mechanisms.batches.distinct import Grouped, distinct, distinct_by_hash, grouped, hash_order, sorting
 from headcount.mechanisms.batches.domain import Held
 from headcount.mechanisms.batches.names import Names, as_names, first_hash, hash64, in_one_size, shard_of
 from headcount.mechanisms.batches.packing import pack, unpack
@@ -40,6 +41,9 @@ _HASHED = 1 << 18  # rows whose users are hashed at a time
 
 # What the columns of numbers that rows carry are called, before their running number.
 _VALUE = "value"
+
+#: The columns of a chunk, and its metadata.
+Columns: TypeAlias = tuple[Mapping[str, pa.Array], Mapping[bytes, bytes]]
 
 # Marks in a batch's schema: that it is checked; what bounds it; and which part of the bounded collection it is.
 CONTRIBUTIONS, BOUND, PART = b"headcount.contributions", b"headcount.bound", b"headcount.part"
@@ -149,18 +153,22 @@ def split_by_user(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, byt
     if batch.num_rows == 0:
         return
     user, item = batch.column("user"), batch.column("item")
-    counts = np.asarray(batch.column("count")) if "count" in batch.schema.names else None
-    if counts is not None and int(counts.min()) < 1:
-        raise InputError("a contribution batch holds a count below 1; make such batches with Contributions")
+    counts = _checked_counts(batch)
     values = {name: np.asarray(batch.column(name)) for name in value_names(batch.schema.names)}
-    hashes = _row_hashes(user)
-    encode_user = _users_repeat(hashes)
     encode_item = _items_repeat(item, -(-batch.num_rows // shards))
     if encode_item and not isinstance(item, pa.DictionaryArray):
         item = item.dictionary_encode()
+    coded = isinstance(user, pa.DictionaryArray)
+    hashes = hash64(user.dictionary) if coded else _row_hashes(user)
+    encode_user = coded or _users_repeat(hashes)
+    if encode_user and encode_item and not values:
+        yield from _split_pairs(user, hashes, item, counts, shards, _only_bound(batch))
+        return
+    if coded:
+        hashes = hashes[np.asarray(user.indices)]
     user, item = in_one_size(user), in_one_size(item)
     together: Grouped | None = None
-    if encode_user and not isinstance(user, pa.DictionaryArray):
+    if encode_user and not coded:
         # A name is told once, so all its rows must be neighbours.
         together = grouped(user, hashes)
         order, whose = together.order, _first_of_each(together.hashes, shards)
@@ -181,17 +189,64 @@ def split_by_user(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, byt
         columns = {"user": users, "item": _take(item, rows, encode_item or crowded)}
         count = None if counts is None else counts[rows]
         held = tuple(column[rows] for column in values.values())
-        if crowded or (encode_user and encode_item and not values):
+        if crowded:
             user_code, item_code = (np.asarray(column.indices) for column in columns.values())
             *codes, count, held = consolidate(user_code, item_code, count, held)
             columns = {name: _coded(code, columns[name].dictionary) for name, code in zip(columns, codes, strict=True)}
         if count is not None:
             columns["count"] = pa.array(count)
         columns |= {name: pa.array(column) for name, column in zip(values, held, strict=True)}
-        bound = {name: value for name, value in (batch.schema.metadata or {}).items() if name == BOUND}
+        return shard, pack(columns, _only_bound(batch))
+
+    yield from in_threads(chunk, np.flatnonzero(np.diff(cuts)).tolist())
+
+
+def _split_pairs(
+    user: pa.Array,
+    hashes: np.ndarray,
+    item: pa.DictionaryArray,
+    count: np.ndarray | None,
+    shards: int,
+    bound: Mapping[bytes, bytes],
+) -> Iterator[tuple[int, bytes]]:
+    """The chunks of rows whose users and items repeat themselves: equal pairs are added up before anything is cut. The hashes
+    are those of the users' names, one for each row or one for each name of a dictionary."""
+    if isinstance(user, pa.DictionaryArray):
+        codes = np.asarray(user.indices)
+        used = np.zeros(len(hashes), dtype=bool)
+        used[codes] = True
+        found = np.flatnonzero(used)
+        order, hashes = hash_order(hashes[found])
+        found = found[order]
+        place = np.empty(len(used), dtype=np.int32)
+        place[found] = np.arange(len(found), dtype=np.int32)
+        names, code = as_names(in_one_size(user.dictionary).take(pa.array(found))), place[codes]
+    else:
+        names, hashes, code = distinct_by_hash(user, hashes)
+    user_code, item_code, count, _ = consolidate(code, np.asarray(item.indices), count)
+    whose = _first_of_each(hashes, shards)
+    cuts = np.searchsorted(user_code, whose)
+
+    def chunk(shard: int) -> tuple[int, bytes]:
+        rows, (first, last) = slice(cuts[shard], cuts[shard + 1]), whose[shard : shard + 2]
+        columns = {"user": _coded(user_code[rows] - first, names[first:last]), "item": _recoded(item, item_code[rows])}
+        if count is not None:
+            columns["count"] = pa.array(count[rows])
         return shard, pack(columns, bound)
 
     yield from in_threads(chunk, np.flatnonzero(np.diff(cuts)).tolist())
+
+
+def _checked_counts(batch: pa.RecordBatch) -> np.ndarray | None:
+    """The counts of a batch's rows; None if all are one."""
+    counts = np.asarray(batch.column("count")) if "count" in batch.schema.names else None
+    if counts is not None and len(counts) and int(counts.min()) < 1:
+        raise InputError("a contribution batch holds a count below 1; make such batches with Contributions")
+    return counts
+
+
+def _only_bound(batch: pa.RecordBatch) -> dict[bytes, bytes]:
+    return {name: value for name, value in (batch.schema.metadata or {}).items() if name == BOUND}
 
 
 def _first_of_each(hashes: np.ndarray, shards: int) -> np.ndarray:
@@ -217,7 +272,30 @@ def stands_out(part: int, whole: int, shards: int) -> bool:
 
 def gather(chunks: Iterable[bytes]) -> Shard:
     """Unites the chunks of one shard: one list of users, one of items in canonical order, each pair once."""
-    rows = united(chunks)
+    return _gathered(united(map(unpack, chunks)))
+
+
+def one_shard(batches: Iterable[pa.RecordBatch]) -> Shard | None:
+    """All users of contribution batches as one shard; None without a row."""
+    parts = columns_of(batches)
+    return _gathered(united(parts)) if parts else None
+
+
+def columns_of(batches: Iterable[pa.RecordBatch]) -> list[Columns]:
+    """Of each batch that has rows what a chunk with all of them would hold."""
+    return [_columns_of(batch) for batch in batches if batch.num_rows]
+
+
+def _columns_of(batch: pa.RecordBatch) -> Columns:
+    _checked_counts(batch)
+    columns = {name: batch.column(name) for name in batch.schema.names}
+    for name in ("user", "item"):
+        if isinstance(columns[name], pa.DictionaryArray):
+            columns[name] = _recoded(columns[name], np.asarray(columns[name].indices))
+    return columns, _only_bound(batch)
+
+
+def _gathered(rows: Rows) -> Shard:
     user, item, count, _ = consolidate(rows.user, rows.item, rows.count)
     return Shard(
         users=rows.users,
@@ -252,7 +330,7 @@ def repack(chunks: Iterable[bytes]) -> bytes:
 
     It costs what `gather` costs, so it is for shards whose group would else be too large.
     """
-    rows = united(chunks)
+    rows = united(map(unpack, chunks))
     user, item, count, values = consolidate(rows.user, rows.item, rows.count, rows.values)
     columns = {"user": _coded(user, rows.users)}
     if 2 * len(rows.items) <= len(item):
@@ -274,13 +352,13 @@ class Rows:
     items: Names
     item: np.ndarray
     count: np.ndarray | None  # None: one each
-    bound: dict[bytes, bytes]
+    bound: Mapping[bytes, bytes]
     values: tuple[np.ndarray, ...] = ()  # the numbers that rows carry
 
 
-def united(chunks: Iterable[bytes]) -> Rows:
-    """The rows of the chunks in their order, and the bound that they all carry, as metadata."""
-    parts = [unpack(chunk) for chunk in chunks]
+def united(chunks: Iterable[Columns]) -> Rows:
+    """The rows of unpacked chunks in their order, and the bound that they all carry, as metadata."""
+    parts = list(chunks)
     if len({bound_in(metadata) for _, metadata in parts}) > 1:
         raise InputError(
             "contributions that were bounded by different steps were flattened into one collection; "
@@ -340,10 +418,8 @@ def _by_value(order: np.ndarray, pairs: np.ndarray, values: tuple[np.ndarray, ..
     return order
 
 
-def _row_hashes(user: pa.Array) -> np.ndarray:
+def _row_hashes(user: Names) -> np.ndarray:
     """The hash of each row's user."""
-    if isinstance(user, pa.DictionaryArray):
-        return hash64(user.dictionary)[np.asarray(user.indices)]
     parts = [user[start : start + _HASHED] for start in range(0, len(user), _HASHED)]
     return np.concatenate(in_threads(hash64, parts))
 
@@ -392,12 +468,20 @@ def _take(column: pa.Array, rows: np.ndarray, encode: bool) -> pa.Array:
             return plain
         names, codes = distinct(plain)
         return _coded(codes, names)
-    codes = np.asarray(column.indices)[rows]  # cut before it is widened: there are as many cuts as shards
+    taken = _recoded(
+        column, np.asarray(column.indices)[rows]
+    )  # cut before it is widened: there are as many cuts as shards
+    return taken if encode else taken.dictionary_decode()
+
+
+def _recoded(column: pa.DictionaryArray, codes: np.ndarray) -> pa.DictionaryArray:
+    """Some of the codes of a column, with no more names than they use."""
     used = np.zeros(len(column.dictionary), dtype=bool)
     used[codes] = True
-    names = as_names(in_one_size(column.dictionary).take(pa.array(np.flatnonzero(used))))
-    codes = (np.cumsum(used, dtype=np.int32) - np.int32(1))[codes]
-    return _coded(codes, names) if encode else names.take(pa.array(codes))
+    found = np.flatnonzero(used)
+    place = np.empty(len(used), dtype=np.int32)
+    place[found] = np.arange(len(found), dtype=np.int32)
+    return _coded(place[codes], as_names(in_one_size(column.dictionary).take(pa.array(found))))
 
 
 def _coded(codes: np.ndarray, names: Names) -> pa.DictionaryArray:
@@ -409,9 +493,3 @@ def no_users(item_type: pa.DataType) -> Shard:
     """A shard without users."""
     nothing = np.zeros(0, dtype=np.int64)
     return Shard(pa.array([], pa.string()), pa.array([], item_type), np.zeros(1, dtype=np.int64), nothing, nothing)
-
-
-def one_shard(batches: Iterable[pa.RecordBatch]) -> Shard | None:
-    """All users of contribution batches as one shard; None without a row."""
-    chunks = [chunk for batch in batches for _, chunk in split_by_user(batch, 1)]
-    return gather(chunks) if chunks else None

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -21,6 +22,7 @@ from headcount.mechanisms.batches.packing import from_ipc, to_ipc
 from headcount.mechanisms.batches.shards import (
     Shard,
     gather,
+    one_shard,
     pack_shard,
     repack,
     split_by_user,
@@ -28,7 +30,15 @@ from headcount.mechanisms.batches.shards import (
     unpack_shard,
 )
 from headcount.mechanisms.batches.threads import Parts, ahead
-from headcount.mechanisms.batches.value_rows import ValueShard, gather_values, pack_values, unpack_values
+from headcount.mechanisms.batches.value_rows import (
+    ValueShard,
+    gather_values,
+    one_value_shard,
+    pack_values,
+    unpack_values,
+)
+
+S = TypeVar("S", Shard, ValueShard)
 
 _ONE = 1 << 21  # rows that are one shard
 _SHARDS = 8  # of more rows: each has its own list of items, so that many shards take more time and memory
@@ -96,26 +106,36 @@ def users_of(batches: Iterable[pa.RecordBatch]) -> Parts[Shard]:
     """All users of contribution batches; no shard without a row."""
     if isinstance(batches, Gathered):
         return batches.users
-    return _chunks(batches).map(gather).held(pack_shard, unpack_shard)
+    return _users_of(batches, one_shard, gather, pack_shard, unpack_shard)
 
 
 def value_users_of(batches: Iterable[pa.RecordBatch]) -> Parts[ValueShard]:
     """The same with the numbers that rows carry."""
-    return _chunks(batches).map(gather_values).held(pack_values, unpack_values)
+    return _users_of(batches, one_value_shard, gather_values, pack_values, unpack_values)
 
 
-def _chunks(batches: Iterable[pa.RecordBatch]) -> Parts[list[bytes]]:
-    """The chunks of each shard, which are let go of when they are looked at."""
+def _users_of(
+    batches: Iterable[pa.RecordBatch],
+    as_one: Callable[[Iterable[pa.RecordBatch]], S | None],
+    gathered: Callable[[Iterable[bytes]], S],
+    pack: Callable[[S], bytes],
+    unpack: Callable[[bytes], S],
+) -> Parts[S]:
     coming = iter(batches)
     first, rows = [], 0
     for batch in coming:
         first.append(batch)
         rows += batch.num_rows
         if rows > _ONE:
-            break
-    shards = _SHARDS if rows > _ONE else 1
+            return _chunks(itertools.chain(_used_up(first), coming)).map(gathered).held(pack, unpack)
+    one = as_one(first)
+    return Parts.of() if one is None else Parts.of(one)
+
+
+def _chunks(batches: Iterable[pa.RecordBatch]) -> Parts[list[bytes]]:
+    """The chunks of each shard, which are let go of when they are looked at."""
     found: dict[int, list[bytes]] = {}
-    for chunks in ahead(lambda batch: list(split_by_user(batch, shards)), itertools.chain(_used_up(first), coming)):
+    for chunks in ahead(lambda batch: list(split_by_user(batch, _SHARDS)), batches):
         for shard, chunk in chunks:
             found.setdefault(shard, []).append(chunk)
     return Parts([functools.partial(found.pop, shard) for shard in sorted(found)])

@@ -24,6 +24,7 @@ from headcount.mechanisms.batches.shards import (
     Rows,
     Shard,
     bound_in,
+    columns_of,
     consolidate,
     pack_shard,
     shard_of_columns,
@@ -83,7 +84,13 @@ class ValueShard:
 
 def gather_values(chunks: Iterable[bytes]) -> ValueShard:
     """Unites the chunks of one shard, as `gather` does, with the numbers that rows carry."""
-    return value_shard(united(chunks))
+    return value_shard(united(map(unpack, chunks)))
+
+
+def one_value_shard(batches: Iterable[pa.RecordBatch]) -> ValueShard | None:
+    """All users of contribution batches as one shard; None without a row."""
+    parts = columns_of(batches)
+    return value_shard(united(parts)) if parts else None
 
 
 def value_shard(rows: Rows) -> ValueShard:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headcount.mechanisms.batches.shards import MOST_COUNT, PART, Shard, bound_of, gather, split_by_user
+from headcount.mechanisms.batches.shards import MOST_COUNT, PART, Shard, bound_of, one_shard
 from headcount.mechanisms.bounding.steps import (
     check_kept,
     not_kept,
@@ -88,9 +88,10 @@ def check_bounded(batch: pa.RecordBatch) -> pa.RecordBatch:
     Origin.of(batch)
     if batch.num_rows:
         count = np.asarray(batch.column("count"))
-        shard = _as_made(batch) or gather(chunk for _, chunk in split_by_user(batch, 1))
+        shard = _as_made(batch) or one_shard([batch])
+        assert shard is not None  # it has rows
         check_kept(shard)
-        # No bounding step leaves a user more than MOST_COUNT on an item: what `gather` has cut, it must not have promised.
+        # No bounding step leaves a user more than MOST_COUNT on an item: what `one_shard` has cut, it must not have promised.
         if int(count.max()) > MOST_COUNT or int(count.sum()) != int(shard.count.sum()):
             raise not_kept(shard.bound)
     return batch

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headcount.mechanisms.batches import distinct as module
 from headcount.mechanisms.batches import names as hashing
-from headcount.mechanisms.batches.distinct import _by_hash, distinct, sorting
+from headcount.mechanisms.batches.distinct import distinct, hash_order, sorting
 from headcount.mechanisms.batches.names import canonical_order, hash64
 from headcount.mechanisms.batches.shards import gather, split_by_user
 
@@ -84,7 +84,7 @@ def _rows(batch: pa.RecordBatch) -> set[tuple[str, str]]:
 @settings(deadline=None)
 def test_hashes_with_the_same_first_bits_are_sorted_by_the_others(numbers):
     hashes = np.array(numbers, dtype=np.uint64)
-    order, ranked = _by_hash(hashes)
+    order, ranked = hash_order(hashes)
     assert order.tolist() == np.argsort(hashes, kind="stable").tolist()
     assert ranked.tolist() == sorted(numbers)
 
