@@ -25,7 +25,8 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.run_sums import sum_by_code
-from headcount.mechanisms.batches.shards import Shard, gather, split_by_user
+from headcount.mechanisms.batches.shards import Shard, gather
+from headcount.mechanisms.batches.user_shards import split_by_user
 from headcount.mechanisms.bounding.clipping import limit_per_item, rand_clip
 from headcount.mechanisms.bounding.steps import promise_of
 from headcount.mechanisms.calibration.bound import Bound

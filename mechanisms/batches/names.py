@@ -183,7 +183,10 @@ def _stir(word: np.ndarray, factor: np.uint64) -> np.ndarray:
 
 def shard_of(hashes: np.ndarray, shards: int) -> np.ndarray:
     """The shard of each hash: equal ranges of the 64-bit line, so that names sorted by hash lie shard by shard."""
-    return ((hashes >> np.uint64(32)) * np.uint64(shards)) >> np.uint64(32)
+    found = hashes >> np.uint64(32)
+    found *= np.uint64(shards)
+    found >>= np.uint64(32)
+    return found
 
 
 def first_hash(shard: int, shards: int) -> int:

@@ -16,16 +16,16 @@ shards, which leaves it with 2**33 users, more than there are people, stops at I
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headcount.mechanisms.batches.distinct import Grouped, distinct, distinct_by_hash, grouped, hash_order, sorting
+from headcount.mechanisms.batches.distinct import distinct, sorting
 from headcount.mechanisms.batches.domain import Held
-from headcount.mechanisms.batches.names import Names, as_names, first_hash, hash64, in_one_size, shard_of
+from headcount.mechanisms.batches.names import Names, as_names, in_one_size
 from headcount.mechanisms.batches.packing import pack, unpack
 from headcount.mechanisms.batches.run_sums import begins_run, run_sums
 from headcount.mechanisms.batches.threads import in_threads
@@ -36,7 +36,6 @@ from headcount.mechanisms.errors import InputError
 MOST_COUNT = 10**9
 #: In place of a number that a row lacks: no range of values has it.
 MISSING = -(2**63)
-_HASHED = 1 << 18  # rows whose users are hashed at a time
 
 
 # What the columns of numbers that rows carry are called, before their running number.
@@ -126,8 +125,8 @@ class Shard:
         """The rows as a contribution batch that carries its bound, and its number among the parts of the collection."""
         user = np.repeat(np.arange(len(self.users), dtype=np.int32), self.rows_per_user())
         columns = {
-            "user": _coded(user, self.users),
-            "item": _coded(self.item.astype(np.int32), self.items),
+            "user": coded(user, self.users),
+            "item": coded(self.item.astype(np.int32), self.items),
             "count": pa.array(self.count),
         }
         marks = {CONTRIBUTIONS: b"1", BOUND: self.bound.to_json().encode(), PART: str(part).encode()}
@@ -144,100 +143,7 @@ def bound_in(metadata: Mapping[bytes, bytes]) -> Bound:
     return Bound.from_json(metadata[BOUND]) if BOUND in metadata else Bound()
 
 
-def split_by_user(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, bytes]]:
-    """Cuts a contribution batch into (shard, Arrow stream) chunks by a hash of the user.
-
-    Where users and items repeat themselves, equal pairs are added up first, and travel as codes with the few names that the
-    chunk needs. Where they do not, names travel as they are, since encoding them would cost more than it saves.
-    """
-    if batch.num_rows == 0:
-        return
-    user, item = batch.column("user"), batch.column("item")
-    counts = _checked_counts(batch)
-    values = {name: np.asarray(batch.column(name)) for name in value_names(batch.schema.names)}
-    encode_item = _items_repeat(item, -(-batch.num_rows // shards))
-    if encode_item and not isinstance(item, pa.DictionaryArray):
-        item = item.dictionary_encode()
-    coded = isinstance(user, pa.DictionaryArray)
-    hashes = hash64(user.dictionary) if coded else _row_hashes(user)
-    encode_user = coded or _users_repeat(hashes)
-    if encode_user and encode_item and not values:
-        yield from _split_pairs(user, hashes, item, counts, shards, _only_bound(batch))
-        return
-    if coded:
-        hashes = hashes[np.asarray(user.indices)]
-    user, item = in_one_size(user), in_one_size(item)
-    together: Grouped | None = None
-    if encode_user and not coded:
-        # A name is told once, so all its rows must be neighbours.
-        together = grouped(user, hashes)
-        order, whose = together.order, _first_of_each(together.hashes, shards)
-        cuts = together.starts[whose]
-    else:  # rows need only be in one shard
-        home = shard_of(hashes, shards).astype(np.uint16 if shards <= 1 << 16 else np.uint32)  # 16 bits sort by radix
-        order = np.argsort(home, kind="stable")
-        cuts = np.append(0, np.cumsum(np.bincount(home, minlength=shards)))
-
-    def chunk(shard: int) -> tuple[int, bytes]:
-        rows = order[cuts[shard] : cuts[shard + 1]]
-        crowded = stands_out(len(rows), batch.num_rows, shards)  # by few users with very many rows, maybe the same
-        if together is None:
-            users = _take(user, rows, encode_user or crowded)
-        else:
-            first, last = whose[shard : shard + 2]
-            users = _coded(together.codes(first, last), together.names[first:last])
-        columns = {"user": users, "item": _take(item, rows, encode_item or crowded)}
-        count = None if counts is None else counts[rows]
-        held = tuple(column[rows] for column in values.values())
-        if crowded:
-            user_code, item_code = (np.asarray(column.indices) for column in columns.values())
-            *codes, count, held = consolidate(user_code, item_code, count, held)
-            columns = {name: _coded(code, columns[name].dictionary) for name, code in zip(columns, codes, strict=True)}
-        if count is not None:
-            columns["count"] = pa.array(count)
-        columns |= {name: pa.array(column) for name, column in zip(values, held, strict=True)}
-        return shard, pack(columns, _only_bound(batch))
-
-    yield from in_threads(chunk, np.flatnonzero(np.diff(cuts)).tolist())
-
-
-def _split_pairs(
-    user: pa.Array,
-    hashes: np.ndarray,
-    item: pa.DictionaryArray,
-    count: np.ndarray | None,
-    shards: int,
-    bound: Mapping[bytes, bytes],
-) -> Iterator[tuple[int, bytes]]:
-    """The chunks of rows whose users and items repeat themselves: equal pairs are added up before anything is cut. The hashes
-    are those of the users' names, one for each row or one for each name of a dictionary."""
-    if isinstance(user, pa.DictionaryArray):
-        codes = np.asarray(user.indices)
-        used = np.zeros(len(hashes), dtype=bool)
-        used[codes] = True
-        found = np.flatnonzero(used)
-        order, hashes = hash_order(hashes[found])
-        found = found[order]
-        place = np.empty(len(used), dtype=np.int32)
-        place[found] = np.arange(len(found), dtype=np.int32)
-        names, code = as_names(in_one_size(user.dictionary).take(pa.array(found))), place[codes]
-    else:
-        names, hashes, code = distinct_by_hash(user, hashes)
-    user_code, item_code, count, _ = consolidate(code, np.asarray(item.indices), count)
-    whose = _first_of_each(hashes, shards)
-    cuts = np.searchsorted(user_code, whose)
-
-    def chunk(shard: int) -> tuple[int, bytes]:
-        rows, (first, last) = slice(cuts[shard], cuts[shard + 1]), whose[shard : shard + 2]
-        columns = {"user": _coded(user_code[rows] - first, names[first:last]), "item": _recoded(item, item_code[rows])}
-        if count is not None:
-            columns["count"] = pa.array(count[rows])
-        return shard, pack(columns, bound)
-
-    yield from in_threads(chunk, np.flatnonzero(np.diff(cuts)).tolist())
-
-
-def _checked_counts(batch: pa.RecordBatch) -> np.ndarray | None:
+def checked_counts(batch: pa.RecordBatch) -> np.ndarray | None:
     """The counts of a batch's rows; None if all are one."""
     counts = np.asarray(batch.column("count")) if "count" in batch.schema.names else None
     if counts is not None and len(counts) and int(counts.min()) < 1:
@@ -245,14 +151,8 @@ def _checked_counts(batch: pa.RecordBatch) -> np.ndarray | None:
     return counts
 
 
-def _only_bound(batch: pa.RecordBatch) -> dict[bytes, bytes]:
+def only_bound(batch: pa.RecordBatch) -> dict[bytes, bytes]:
     return {name: value for name, value in (batch.schema.metadata or {}).items() if name == BOUND}
-
-
-def _first_of_each(hashes: np.ndarray, shards: int) -> np.ndarray:
-    """The place of the first of ascending hashes that each shard has, and their number at the end."""
-    firsts = np.array([first_hash(shard, shards) for shard in range(shards)], dtype=np.uint64)
-    return np.append(np.searchsorted(hashes, firsts), len(hashes))
 
 
 def value_names(names: Iterable[str]) -> list[str]:
@@ -287,12 +187,12 @@ def columns_of(batches: Iterable[pa.RecordBatch]) -> list[Columns]:
 
 
 def _columns_of(batch: pa.RecordBatch) -> Columns:
-    _checked_counts(batch)
+    checked_counts(batch)
     columns = {name: batch.column(name) for name in batch.schema.names}
     for name in ("user", "item"):
         if isinstance(columns[name], pa.DictionaryArray):
-            columns[name] = _recoded(columns[name], np.asarray(columns[name].indices))
-    return columns, _only_bound(batch)
+            columns[name] = recoded(columns[name], np.asarray(columns[name].indices))
+    return columns, only_bound(batch)
 
 
 def _gathered(rows: Rows) -> Shard:
@@ -332,9 +232,9 @@ def repack(chunks: Iterable[bytes]) -> bytes:
     """
     rows = united(map(unpack, chunks))
     user, item, count, values = consolidate(rows.user, rows.item, rows.count, rows.values)
-    columns = {"user": _coded(user, rows.users)}
+    columns = {"user": coded(user, rows.users)}
     if 2 * len(rows.items) <= len(item):
-        columns["item"] = _coded(item, rows.items)
+        columns["item"] = coded(item, rows.items)
     else:
         columns["item"] = rows.items.take(pa.array(item))
     if count is not None:
@@ -418,24 +318,6 @@ def _by_value(order: np.ndarray, pairs: np.ndarray, values: tuple[np.ndarray, ..
     return order
 
 
-def _row_hashes(user: Names) -> np.ndarray:
-    """The hash of each row's user."""
-    parts = [user[start : start + _HASHED] for start in range(0, len(user), _HASHED)]
-    return np.concatenate(in_threads(hash64, parts))
-
-
-def _users_repeat(hashes: np.ndarray) -> bool:
-    """Whether users have four rows or more, on average: told from a sixteenth of all users."""
-    sample = np.sort(hashes[hashes < np.uint64(1 << 60)])
-    return bool(4 * np.count_nonzero(np.diff(sample)) <= len(sample))
-
-
-def _items_repeat(item: pa.Array, rows: int) -> bool:
-    """Whether items occur twice or more, on average, in as many rows as a chunk holds."""
-    sample = item[:rows]
-    return isinstance(item, pa.DictionaryArray) or 2 * len(sample.unique()) <= len(sample)
-
-
 def unite(columns: list[pa.Array]) -> tuple[Names, np.ndarray]:
     """The distinct names of several columns in canonical order, and the index of each row's name among them."""
     names, code = _unite(columns)
@@ -460,31 +342,17 @@ def _counts(columns: Mapping[str, pa.Array]) -> np.ndarray:
     return np.asarray(columns["count"]) if "count" in columns else np.ones(len(columns["user"]), dtype=np.int64)
 
 
-def _take(column: pa.Array, rows: np.ndarray, encode: bool) -> pa.Array:
-    """Some rows of a column, dictionary-encoded or not, with no more names than they use; `in_one_size` may have made it."""
-    if not isinstance(column, pa.DictionaryArray):
-        plain = as_names(column.take(pa.array(rows)))
-        if not encode:
-            return plain
-        names, codes = distinct(plain)
-        return _coded(codes, names)
-    taken = _recoded(
-        column, np.asarray(column.indices)[rows]
-    )  # cut before it is widened: there are as many cuts as shards
-    return taken if encode else taken.dictionary_decode()
-
-
-def _recoded(column: pa.DictionaryArray, codes: np.ndarray) -> pa.DictionaryArray:
+def recoded(column: pa.DictionaryArray, codes: np.ndarray) -> pa.DictionaryArray:
     """Some of the codes of a column, with no more names than they use."""
     used = np.zeros(len(column.dictionary), dtype=bool)
     used[codes] = True
     found = np.flatnonzero(used)
     place = np.empty(len(used), dtype=np.int32)
     place[found] = np.arange(len(found), dtype=np.int32)
-    return _coded(place[codes], as_names(in_one_size(column.dictionary).take(pa.array(found))))
+    return coded(place[codes], as_names(in_one_size(column.dictionary).take(pa.array(found))))
 
 
-def _coded(codes: np.ndarray, names: Names) -> pa.DictionaryArray:
+def coded(codes: np.ndarray, names: Names) -> pa.DictionaryArray:
     """A column of codes that were made here, and so need not be checked."""
     return pa.DictionaryArray.from_arrays(pa.array(codes), names, safe=False)
 

@@ -17,6 +17,7 @@ from apache_beam.runners.worker.bundle_processor import DATA_INPUT_URN, DATA_OUT
 
 from headcount.mechanisms.batches.chunk_store import forget, keeping
 from headcount.pipelines import progress
+from headcount.pipelines.jobs import memory
 
 
 def keeps_chunks(beam_options: PipelineOptions) -> bool:
@@ -64,6 +65,7 @@ class _LocalRunner(FnApiRunner):
         if self.store is not None:
             with suppress(AttributeError):  # another Beam may hold its inputs elsewhere: then chunks stay to the end
                 forget(self.store, list(_waiting(runner_execution_context)))
+            memory.give_back()
         return done
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import shutil
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import pyarrow as pa
 from headcount.mechanisms.errors import ParameterError
 
 _FIXED = 300 << 20  # of Python with Beam
-_STEPS = 500 << 20  # of what steps hold at once
+_STEPS = 1 << 30  # of what steps hold at once: 0.5 to 1.1 GB were measured
 _PER_BYTE = 4  # of input without compression: 1.9 to 3.4 were measured where chunks travel
 _WAITING = 1.5  # the same where they wait here: 0.5 to 1.3 were measured
 _IN_MEMORY = 512 << 20  # of rows that wait, beyond which the page cache of the disk has them as long as there is room
@@ -29,12 +30,21 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # the options of mall
 def keep_freed() -> None:
     """Sets this process's allocator so, and lets Arrow use it as NumPy does; without effect where the C library is another
     one."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
+    if (mallopt := _of_glibc("mallopt")) is not None:
         pa.set_memory_pool(pa.system_memory_pool())
         mallopt(_MMAP_THRESHOLD, 1 << 30)
         mallopt(_TRIM_THRESHOLD, (1 << 31) - 1)
         mallopt(_ARENA_MAX, 1)
+
+
+def give_back() -> None:
+    """Gives the kernel what the last step has freed, before the next one lays its own between what is left of it."""
+    if (trim := _of_glibc("malloc_trim")) is not None:
+        trim(0)
+
+
+def _of_glibc(name: str) -> Callable[..., int] | None:
+    return getattr(ctypes.CDLL(None), name, None)
 
 
 def check_asked(asked: int | None, here: bool) -> None:

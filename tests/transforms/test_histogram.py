@@ -12,7 +12,8 @@ from apache_beam.transforms import trigger
 from apache_beam.transforms.window import FixedWindows, GlobalWindows
 
 from headcount.mechanisms.batches.contributions import contribution_batch
-from headcount.mechanisms.batches.shards import gather, split_by_user
+from headcount.mechanisms.batches.shards import gather
+from headcount.mechanisms.batches.user_shards import split_by_user
 from headcount.mechanisms.bounding.steps import RandClipStep, bound_shard, provenance
 from headcount.mechanisms.counting.quality import Quality, left_out
 from headcount.mechanisms.errors import ParameterError

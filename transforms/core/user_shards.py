@@ -10,8 +10,7 @@ import pyarrow as pa
 from apache_beam.transforms.window import BoundedWindow
 
 from headcount.mechanisms.batches.chunk_store import Keeper
-from headcount.mechanisms.batches.shards import split_by_user
-from headcount.mechanisms.batches.user_shards import HotShards
+from headcount.mechanisms.batches.user_shards import HotShards, split_by_user
 from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.randomness.windows import Windows
 from headcount.transforms.core.ahead import Ahead

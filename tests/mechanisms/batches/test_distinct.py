@@ -12,7 +12,8 @@ from headcount.mechanisms.batches import distinct as module
 from headcount.mechanisms.batches import names as hashing
 from headcount.mechanisms.batches.distinct import distinct, hash_order, sorting
 from headcount.mechanisms.batches.names import canonical_order, hash64
-from headcount.mechanisms.batches.shards import gather, split_by_user
+from headcount.mechanisms.batches.shards import gather
+from headcount.mechanisms.batches.user_shards import split_by_user
 
 columns = st.one_of(
     st.lists(st.text(max_size=20), max_size=40).map(lambda names: pa.array(names, pa.string())),
@@ -58,13 +59,15 @@ def _sharing(name: bytes) -> str:
     raise AssertionError("none was found")
 
 
+@pytest.mark.parametrize("others", [[], ["and others", "with names of any size"]], ids=["alone", "among others"])
 @pytest.mark.parametrize("name", ["a user's own name", "a name more"], ids=["one size", "two sizes"])
-def test_users_who_share_a_hash_stay_two_users(name, monkeypatch):
+def test_users_who_share_a_hash_stay_two_users(name, others, monkeypatch):
     name = name[:16] if len(name) > 16 else name[:8]
     names = [name, _sharing(name.encode())]
     hashes = hash64(pa.array(names))
     assert hashes[0] == hashes[1] and names[0] != names[1]
     users = [names[k] for k in (1, 0, 1, 0, 0, 1, 1, 0, 0)]
+    users[7:] = others or users[7:]
     batch = pa.RecordBatch.from_pydict({"user": pa.array(users), "item": pa.array(list("xxyxyxxxz"))})
     found = _rows(batch)
     assert found == {(users[k], batch["item"][k].as_py()) for k in range(len(users))}
@@ -73,7 +76,7 @@ def test_users_who_share_a_hash_stay_two_users(name, monkeypatch):
 
 
 def _rows(batch: pa.RecordBatch) -> set[tuple[str, str]]:
-    [(_, chunk)] = split_by_user(batch, 4)
+    [(_, chunk)] = split_by_user(batch, 1)
     shard = gather([chunk, chunk])
     user = np.repeat(np.arange(len(shard.users)), shard.rows_per_user())
     named = zip(user.tolist(), shard.item.tolist(), strict=True)

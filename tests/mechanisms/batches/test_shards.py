@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headcount.mechanisms.batches.names import hash64, shard_of
 from headcount.mechanisms.batches.run_sums import run_sums, sum_by_code
-from headcount.mechanisms.batches.shards import Shard, gather, repack, split_by_user
+from headcount.mechanisms.batches.shards import Shard, gather, one_shard, repack
+from headcount.mechanisms.batches.user_shards import split_by_user
 from headcount.mechanisms.errors import InputError
 
 rows = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9), st.integers(1, 5)), min_size=1, max_size=60)
@@ -71,6 +73,54 @@ def test_all_rows_of_a_user_meet_in_one_shard_and_add_up(rows, shards, batch, us
     assert found == expected
     homes = [set(shard.users.to_pylist()) for shard in gathered]
     assert sum(map(len, homes)) == len(set().union(*homes)), "no user is in two shards"
+
+
+def _half_unused(column: pa.Array) -> pa.Array:
+    """The column as codes of a dictionary that has each name twice, and names that no row has."""
+    codes = column.dictionary_encode()
+    names, more = codes.dictionary, pa.array(["name of nobody", "nobody's name"])
+    twice = pa.concat_arrays([more, names, names])
+    second = np.arange(len(column)) % 2 * len(names)
+    return pa.DictionaryArray.from_arrays(pa.array(np.asarray(codes.indices) + 2 + second), twice)
+
+
+@given(rows, st.integers(1, 5), st.integers(1, 20), st.booleans(), st.data())
+@settings(deadline=None, max_examples=60)
+def test_one_shard_of_batches_is_what_their_chunks_become_whatever_their_dictionaries_hold(
+    rows, shards, batch, counted, data
+):
+    kinds = [data.draw(st.sampled_from(["plain", "half unused"])) for _ in range(2)]
+    batches = []
+    for start in range(0, len(rows), batch):
+        made = _batch(rows[start : start + batch], "plain", "plain", counted)
+        columns = {name: made.column(name) for name in made.schema.names}
+        for name, kind in zip(("user", "item"), kinds, strict=True):
+            columns[name] = columns[name] if kind == "plain" else _half_unused(columns[name])
+        batches.append(pa.RecordBatch.from_pydict(columns))
+    one = one_shard(batches)
+    whole = gather(chunk for made in batches for _, chunk in split_by_user(made, 1))
+    assert one.users.equals(whole.users) and one.items.equals(whole.items)
+    for name in ("offsets", "item", "count"):
+        assert (getattr(one, name) == getattr(whole, name)).all()
+    assert (one.rows_per_user() > 0).all() and set(one.item.tolist()) == set(range(len(one.items)))
+    cut: dict[int, list[bytes]] = {}
+    for made in batches:
+        for shard, chunk in split_by_user(made, shards):
+            cut.setdefault(shard, []).append(chunk)
+    apart: Counter = Counter()
+    for shard, chunks in cut.items():
+        found = gather(chunks)
+        assert (found.rows_per_user() > 0).all()
+        assert (shard_of(hash64(found.users), shards) == shard).all()
+        apart.update(contents(found))
+    assert apart == contents(one)
+
+
+def test_no_rows_are_no_shard_and_a_count_of_zero_is_refused():
+    empty = _batch([(0, 0, 1)], "plain", "plain", True).slice(1)
+    assert one_shard([]) is None and one_shard([empty]) is None
+    with pytest.raises(InputError, match="a count below 1"):
+        one_shard([_batch([(0, 0, 0)], "plain", "plain", True)])
 
 
 def test_a_slice_travels_without_its_parent():

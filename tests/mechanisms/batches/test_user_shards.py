@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 import pytest
 
 from headcount.mechanisms.batches import user_shards
-from headcount.mechanisms.batches.shards import gather, split_by_user, stands_out
-from headcount.mechanisms.batches.user_shards import HotShards, users_of
+from headcount.mechanisms.batches.shards import gather, stands_out
+from headcount.mechanisms.batches.user_shards import HotShards, split_by_user, users_of
 
 SHARDS = 16
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from headcount.mechanisms.batches.contributions import contribution_batch
-from headcount.mechanisms.batches.shards import MISSING, gather, repack, split_by_user, unpack_shard
-from headcount.mechanisms.batches.user_shards import value_users_of
+from headcount.mechanisms.batches.shards import MISSING, gather, repack, unpack_shard
+from headcount.mechanisms.batches.user_shards import split_by_user, value_users_of
 from headcount.mechanisms.batches.value_rows import (
     ValueShard,
     gather_values,

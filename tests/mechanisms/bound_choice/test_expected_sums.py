@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headcount.mechanisms.batches.packing import pack, unpack
-from headcount.mechanisms.batches.shards import gather, no_users, split_by_user
+from headcount.mechanisms.batches.shards import gather, no_users
+from headcount.mechanisms.batches.user_shards import split_by_user
 from headcount.mechanisms.bound_choice import expected_sums
 from headcount.mechanisms.bound_choice.expected_sums import (
     FRACTION_BITS,

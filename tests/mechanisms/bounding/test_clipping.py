@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from headcount.mechanisms.batches.names import hash64
-from headcount.mechanisms.batches.shards import Shard, gather, split_by_user
+from headcount.mechanisms.batches.shards import Shard, gather
+from headcount.mechanisms.batches.user_shards import split_by_user
 from headcount.mechanisms.bounding.clipping import clip_grid, clip_norm, limit_items, limit_per_item, rand_clip
 from headcount.mechanisms.bounding.steps import (
     ClipNormStep,

@@ -18,9 +18,9 @@ from headcount.mechanisms.accounting.gaussian import gaussian_sigma
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.accounting.thresholds import truncated_radius
 from headcount.mechanisms.batches.contributions import contribution_batch
-from headcount.mechanisms.batches.shards import gather, one_shard, split_by_user
+from headcount.mechanisms.batches.shards import gather, one_shard
 from headcount.mechanisms.batches.threads import Parts
-from headcount.mechanisms.batches.user_shards import users_of
+from headcount.mechanisms.batches.user_shards import split_by_user, users_of
 from headcount.mechanisms.bounding.clipping import limit_items
 from headcount.mechanisms.bounding.steps import bound_shard, check_kept, step_subkeys
 from headcount.mechanisms.calibration.noise import calibrate_unknown_domain

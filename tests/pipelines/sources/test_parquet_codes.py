@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from headcount.mechanisms.batches.contributions import Place, contribution_batch
-from headcount.mechanisms.batches.shards import gather, split_by_user
+from headcount.mechanisms.batches.shards import gather
+from headcount.mechanisms.batches.user_shards import split_by_user
 from headcount.mechanisms.columns.row_schema import asked
 from headcount.pipelines.sources import parquet as source_parquet
 from tests.pipelines.sources.event_files import batches, parquet, put

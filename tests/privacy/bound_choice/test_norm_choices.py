@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.batches.shards import gather, split_by_user
+from headcount.mechanisms.batches.shards import gather
+from headcount.mechanisms.batches.user_shards import split_by_user
 from headcount.mechanisms.bound_choice.by_name.methods import choose_public_domain
 from headcount.mechanisms.bound_choice.l2_tail import TailChoice
 from headcount.mechanisms.bound_choice.papers import baselines

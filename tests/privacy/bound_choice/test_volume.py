@@ -9,7 +9,8 @@ import pytest
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.batches.shards import gather, split_by_user
+from headcount.mechanisms.batches.shards import gather
+from headcount.mechanisms.batches.user_shards import split_by_user
 from headcount.mechanisms.bound_choice.expected_sums import FRACTION_BITS
 from headcount.mechanisms.bound_choice.papers.volume import VolumeChoice
 from headcount.mechanisms.choice.exponential import probabilities

@@ -16,7 +16,8 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches import shards as batches
 from headcount.mechanisms.batches.contributions import contribution_batch
-from headcount.mechanisms.batches.shards import Shard, gather, split_by_user
+from headcount.mechanisms.batches.shards import Shard, gather
+from headcount.mechanisms.batches.user_shards import split_by_user
 from headcount.mechanisms.bounding import clipping
 from headcount.mechanisms.bounding.steps import LimitItemsStep, RandClipStep, Step
 from headcount.mechanisms.distribution.learn import DistributionRelease, learn_distribution

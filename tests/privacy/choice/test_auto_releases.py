@@ -18,7 +18,8 @@ import pytest
 from headcount.mechanisms.accounting.budget import Budget, Zcdp, check_parts
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.packing import pack, unpack
-from headcount.mechanisms.batches.shards import gather, split_by_user
+from headcount.mechanisms.batches.shards import gather
+from headcount.mechanisms.batches.user_shards import split_by_user
 from headcount.mechanisms.bound_choice import joint
 from headcount.mechanisms.bound_choice.candidates import Candidate
 from headcount.mechanisms.bound_choice.expected_sums import CandidateGrid

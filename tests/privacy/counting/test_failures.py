@@ -23,7 +23,8 @@ from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.packing import concat
-from headcount.mechanisms.batches.shards import MOST_COUNT, gather, split_by_user
+from headcount.mechanisms.batches.shards import MOST_COUNT, gather
+from headcount.mechanisms.batches.user_shards import split_by_user
 from headcount.mechanisms.bound_choice.by_name.methods import METHODS, choose_public_domain, choose_unknown_domain
 from headcount.mechanisms.bounding.steps import (
     ClipNormStep,

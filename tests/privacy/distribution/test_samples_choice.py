@@ -16,7 +16,8 @@ import pytest
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
-from headcount.mechanisms.batches.shards import gather, split_by_user
+from headcount.mechanisms.batches.shards import gather
+from headcount.mechanisms.batches.user_shards import split_by_user
 from headcount.mechanisms.choice.exponential import gem_exponents
 from headcount.mechanisms.distribution.learn import learn_distribution
 from headcount.mechanisms.distribution.samples_choice import SamplesChoice

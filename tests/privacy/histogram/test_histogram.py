@@ -21,8 +21,9 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.names import hash64
 from headcount.mechanisms.batches.packing import pack
-from headcount.mechanisms.batches.shards import bound_of, gather, split_by_user
+from headcount.mechanisms.batches.shards import bound_of, gather
 from headcount.mechanisms.batches.threads import Parts
+from headcount.mechanisms.batches.user_shards import split_by_user
 from headcount.mechanisms.bounding.clipping import rand_clip
 from headcount.mechanisms.bounding.steps import Step
 from headcount.mechanisms.calibration.bound import Bound

@@ -17,7 +17,8 @@ import pytest
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.packing import pack, unpack
-from headcount.mechanisms.batches.shards import gather, split_by_user
+from headcount.mechanisms.batches.shards import gather
+from headcount.mechanisms.batches.user_shards import split_by_user
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions import candidates, expected_weights, scored
 from headcount.mechanisms.partitions.auto import auto_partitions

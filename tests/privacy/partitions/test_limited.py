@@ -14,7 +14,8 @@ import pytest
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.batches.shards import gather, split_by_user
+from headcount.mechanisms.batches.shards import gather
+from headcount.mechanisms.batches.user_shards import split_by_user
 from headcount.mechanisms.choice.exponential import em_exponents
 from headcount.mechanisms.partitions import limited
 from headcount.mechanisms.partitions.auto import auto_partitions

@@ -17,8 +17,8 @@ import pytest
 from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
-from headcount.mechanisms.batches.shards import Shard, gather, split_by_user
-from headcount.mechanisms.batches.user_shards import users_of
+from headcount.mechanisms.batches.shards import Shard, gather
+from headcount.mechanisms.batches.user_shards import split_by_user, users_of
 from headcount.mechanisms.bounding import clipping, steps
 from headcount.mechanisms.bounding.steps import LimitItemsStep, RandClipStep, Step
 from headcount.mechanisms.count_release.papers.plume import plume
