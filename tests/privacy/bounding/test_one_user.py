@@ -14,7 +14,7 @@ import pytest
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.batches import shards as batches
+from headcount.mechanisms.batches import user_shards
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.shards import Shard, gather
 from headcount.mechanisms.batches.user_shards import split_by_user
@@ -124,7 +124,7 @@ def test_a_user_adds_the_bound_over_all_shards(name, encoded, names):
 @pytest.mark.parametrize("name", STEPS)
 def test_a_user_who_is_split_over_shards_is_caught(name, monkeypatch):
     """The shard by the hash of the row, or by another hash for each batch: every shard then takes a sample of its own."""
-    hashes = batches._row_hashes
+    hashes = user_shards._row_hashes
 
     def by_row(user: pa.Array) -> np.ndarray:
         return hashes(pa.array([f"{u} {k}" for k, u in enumerate(user.to_pylist())]))
@@ -135,7 +135,7 @@ def test_a_user_who_is_split_over_shards_is_caught(name, monkeypatch):
     uneven = [crowd()[0], *(batch.slice(7 * k) for k, batch in enumerate(crowd()[1:], 1))]
     assert most(name, uneven, 64) == BOUND
     for mutation in (by_row, by_batch):
-        monkeypatch.setattr(batches, "_row_hashes", mutation)
+        monkeypatch.setattr(user_shards, "_row_hashes", mutation)
         assert most(name, uneven, 64) > BOUND
         assert most(name, uneven, 1) == BOUND  # only shards show it
 
