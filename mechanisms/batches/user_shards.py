@@ -183,7 +183,8 @@ def _take(column: pa.Array, rows: np.ndarray, encode: bool) -> pa.Array:
             return plain
         names, codes = distinct(plain)
         return coded(codes, names)
-    taken = recoded(column, np.asarray(column.indices)[rows])  # codes are cut before they are widened: there are many cuts
+    codes = np.asarray(column.indices)[rows]  # cut before they are widened: there are as many cuts as shards
+    taken = recoded(column, codes)
     return taken if encode else taken.dictionary_decode()
 
 
