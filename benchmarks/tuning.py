@@ -274,8 +274,8 @@ JOBS: dict[str, Job] = {
         "sampled",
         lambda log: PROMISE,
         USERS,
-        "MISSED_BY_SAMPLE ITEMS_OF_SAMPLE WORSE_THRESHOLD SAMPLE_USERS_POWER SAMPLE_USERS_BY_DELTA SAMPLE_USERS_BY_EPSILON "
-        "SAMPLE_USERS_REPLACED",
+        "MISSED_BY_SAMPLE ITEMS_OF_SAMPLE WORSE_THRESHOLD SEARCH_STEPS SAMPLE_USERS_POWER SAMPLE_USERS_BY_DELTA "
+        "SAMPLE_USERS_BY_EPSILON SAMPLE_USERS_REPLACED",
     ),
     "shape": Job("shape", lambda log: {"epsilon": 1.0, "domain_size": 10**5}, of_shape, "MOST_SORTED SORTED_MISPLACED"),
     "shape in buckets": Job(

@@ -249,9 +249,9 @@ FLOODS = tuple(Fraction(q) for q in ("4/5", "17/20", "9/10", "93/100", "19/20", 
 #: positions of a shape that mode "auto" sorts, which is closer: a few seconds' work (`shape.auto`).
 BUCKETS_PER_USER, MOST_SORTED = 4, 10**7
 
-#: The search for a sample's threshold ends where it is this much worse than the best one found (`sampled.plan`). More is
-#: slower.
-WORSE_THRESHOLD = 1.25
+#: The search for a sample's threshold ends where it is this much worse than the best one found, and looks at loss distributions
+#: in this many steps of an epsilon (`sampled.plan`). More is slower.
+WORSE_THRESHOLD, SEARCH_STEPS = 1.25, 64
 
 #: Children of a node of the tree for quantiles, a power of two, and its levels (`aggregate.trees`). More levels tell values
 #: apart more finely, and each then has more noise; so does a wider node with more parts of a rank.

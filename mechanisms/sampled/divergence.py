@@ -46,8 +46,10 @@ _LARGEST_EPSILON = 600.0
 # Below this, SciPy's incomplete beta says nothing of a divergence.
 _LEAST_DELTA = 1e-240
 
-# Loss distributions are computed in steps of epsilon / 256; losses beyond 64 epsilon count as infinite.
-_STEPS, _LARGEST_LOSS = 256, 64
+#: In how many steps of an epsilon loss distributions are computed, unless fewer will do.
+STEPS = 256
+# Losses beyond so many epsilons count as infinite.
+_LARGEST_LOSS = 64
 # What one entry of a composed distribution may be off by: composing is by Fourier transforms (1e-17 was seen). An error of the
 # transform grows with the number of compositions, which is its exponent: that is in the above.
 _ENTRY_ERROR, _FEW_COMPOSITIONS = 1e-16, 100
@@ -123,17 +125,18 @@ def sampled_delta(
     relation: Relation = Relation.ADD_REMOVE,
     compositions: int = 1,
     precise: float = 0.0,
+    steps: int = STEPS,
 ) -> float:
     """At least the delta at `epsilon` of a user who is in `compositions` items, levels or rounds, each with its own coin.
 
     One item, adding or removing: exact. Else the least of what the loss distributions say, of basic composition, and, for
     replacing one item, of the added divergence with what the other item may lose, -ln(1 - rate), taken off epsilon. The
-    distributions may be coarse for a delta below `precise`.
+    distributions may be coarse for a delta below `precise`, and in fewer `steps` of an epsilon all are, at less cost.
     """
     p, relation = float(rate), Relation.parse(relation)
     if relation is Relation.ADD_REMOVE and compositions == 1:
         return float(max(added_delta(epsilon, p, threshold), removed_delta(epsilon, p, threshold)))
-    bounds = [_losses_delta(epsilon, p, threshold, relation, compositions, precise)]
+    bounds = [_losses_delta(epsilon, p, threshold, relation, compositions, precise, steps)]
     if relation is Relation.ADD_REMOVE:
         part = epsilon / compositions * (1 - 1e-15)
         bounds.append(compositions * sampled_delta(part, p, threshold))
@@ -169,21 +172,21 @@ def _few_digits(value: float) -> float:
 
 
 def loss_distributions(
-    rate: Fraction | float, threshold: int, epsilon: float, negligible: float = 0.0
+    rate: Fraction | float, threshold: int, epsilon: float, negligible: float = 0.0, steps: int = STEPS
 ) -> tuple[Any, Any]:
     """Privacy loss distributions (dp-accounting's) that dominate one item with one user more, and with one user less.
 
-    In steps of epsilon / 256, as far as the divergence exceeds `negligible`, and at most up to 64 epsilon; the rest
+    In `steps` of an epsilon, as far as the divergence exceeds `negligible`, and at most up to 64 epsilon; the rest
     counts as an infinite loss. The divergences at -e follow from those of the other direction at e, and below
     ln(1 - rate) there is no loss.
     """
-    p, step = float(rate), epsilon / _STEPS
-    last = _STEPS
-    while last < _LARGEST_LOSS * _STEPS and added_delta(last * step, p, threshold) > negligible:
+    p, step = float(rate), epsilon / steps
+    last = steps
+    while last < _LARGEST_LOSS * steps and added_delta(last * step, p, threshold) > negligible:
         last *= 2
     losses = np.arange(last + 1) * step
     added = np.minimum.accumulate(added_delta(losses, p, threshold))
-    last = max(_STEPS, int(np.count_nonzero(added[:-1] > negligible)))
+    last = max(steps, int(np.count_nonzero(added[:-1] > negligible)))
     losses, added = losses[: last + 1], added[: last + 1]
     removed = np.minimum.accumulate(removed_delta(losses, p, threshold))
     low = min(last, math.floor(-math.log1p(-p) / step) + 2)  # removed is 0 from here on
@@ -202,11 +205,11 @@ def _distribution(step: float, low: int, one: np.ndarray, other: np.ndarray) -> 
 
 
 def _losses_delta(
-    epsilon: float, p: float, threshold: int, relation: Relation, compositions: int, precise: float
+    epsilon: float, p: float, threshold: int, relation: Relation, compositions: int, precise: float, steps: int
 ) -> float:
     """The delta by loss distributions, with what their composition may be off by added."""
     negligible = precise * 1e-4 / compositions
-    added, removed = loss_distributions(p, threshold, epsilon, negligible)
+    added, removed = loss_distributions(p, threshold, epsilon, negligible, steps)
     if compositions > 1:
         # Cutting off tails takes most of the time, and is worth it only if the others' rounding is too much.
         small = _ENTRY_ERROR * compositions * (added.size + removed.size) < 1e-3 * precise

@@ -26,6 +26,7 @@ from headcount.mechanisms.calibration.noise import calibrate_unknown_domain
 from headcount.mechanisms.checks import check_one_of
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.sampled.divergence import (
+    STEPS,
     added_delta,
     chance_shown,
     removed_delta,
@@ -217,7 +218,9 @@ def _search_walk(
     @functools.cache
     def found(threshold: int) -> float:
         nonlocal nearest
-        rate = _largest_composed(epsilon, delta, threshold, relation, compositions, nearest, 2.0**-9)
+        rate = _largest_composed(
+            epsilon, delta, threshold, relation, compositions, nearest, 2.0**-9, tuning.SEARCH_STEPS
+        )
         nearest = int(rate * RATE_GRID) or nearest
         return float(_count_found(float(rate), threshold, chance)) if rate else math.inf
 
@@ -239,8 +242,10 @@ def _largest_composed(
     compositions: int,
     near: int | None = None,
     precision: float = 2.0**-12,
+    steps: int = STEPS,
 ) -> Fraction:
-    """The largest rate, to a relative `precision`, that keeps (epsilon, delta) by loss distributions; 0: none was found.
+    """The largest rate, to a relative `precision`, that keeps (epsilon, delta) by loss distributions in this number of steps
+    of epsilon; 0: none was found.
 
     `near` is where to look first, in units of the grid.
     """
@@ -252,7 +257,9 @@ def _largest_composed(
         units = int(math.exp(log_units))
         if units not in seen:
             rate = Fraction(units, RATE_GRID)
-            seen[units] = math.log(sampled_delta(epsilon, rate, threshold, relation, compositions, delta) / delta)
+            seen[units] = math.log(
+                sampled_delta(epsilon, rate, threshold, relation, compositions, delta, steps) / delta
+            )
         return seen[units]
 
     low = high = min(limit, math.log(near)) if near else limit
