@@ -34,9 +34,8 @@ from _shared import DATA, HERE, OUT, headcount, run, write_csv
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES, contribution_batch
-from headcount.mechanisms.batches.hot_shards import HotShards
 from headcount.mechanisms.batches.shards import gather
-from headcount.mechanisms.batches.user_shards import split_by_user
+from headcount.mechanisms.batches.user_shards import HotShards, split_by_user
 from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
 from headcount.mechanisms.counting.evidence import Evidence, Origin
 from headcount.mechanisms.counting.noisy import add_noise, noise_subkey

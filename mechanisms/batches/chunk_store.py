@@ -19,7 +19,7 @@ import re
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -90,8 +90,7 @@ class _Store:
                     continue
                 place.file.needed -= place.size
                 if place.file.needed == 0:
-                    place.file.file.close()
-                    self._last = None if place.file is self._last else self._last
+                    self._close(place.file)
 
     def _crypted(self, data: bytes, number: int) -> bytes:
         """The chunk of this number encrypted, or what was encrypted so: no two chunks share a counter."""
@@ -108,6 +107,8 @@ class _Store:
             to.file.write(self._crypted(chunk, number))
             to.file.flush()
         except OSError as error:
+            if self._last is not None and self._last.needed == 0:
+                self._close(self._last)
             raise InputError(
                 f"rows that wait for a step cannot be written to {tempfile.gettempdir()!r}: {error.strerror}; make room "
                 "there, set TMPDIR to a larger disk, or give more memory (--memory-limit)"
@@ -116,6 +117,11 @@ class _Store:
         to.written += len(chunk)
         to.needed += len(chunk)
         return place
+
+    def _close(self, file: _File) -> None:
+        with suppress(OSError):  # of bytes that a full disk has not taken
+            file.file.close()
+        self._last = None if file is self._last else self._last
 
 
 @dataclasses.dataclass(frozen=True)

@@ -39,6 +39,7 @@ MISSING = -(2**63)
 
 
 # What the columns of numbers that rows carry are called, before their running number.
+_LONG = 64  # bytes of a name, on average, from which rows are not united with a copy for each of them
 _VALUE = "value"
 
 #: The columns of a chunk, and its metadata.
@@ -192,6 +193,8 @@ def _columns_of(batch: pa.RecordBatch) -> Columns:
     for name in ("user", "item"):
         if isinstance(columns[name], pa.DictionaryArray):
             columns[name] = recoded(columns[name], np.asarray(columns[name].indices))
+        elif columns[name].nbytes > _LONG * batch.num_rows:
+            columns[name] = columns[name].dictionary_encode()  # so that each is held once
     return columns, only_bound(batch)
 
 

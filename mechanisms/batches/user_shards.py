@@ -61,8 +61,8 @@ _HELD = 64 << 20  # bytes that are held back at most, besides those of one batch
 def split_by_user(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, bytes]]:
     """Cuts a contribution batch into (shard, Arrow stream) chunks by a hash of the user.
 
-    Where users and items repeat themselves, equal pairs are added up first, and travel as codes with the few names that the
-    chunk needs. Where they do not, names travel as they are, since encoding them would cost more than it saves.
+    Where users and items repeat themselves, or come as codes, equal pairs are added up first, and travel as codes with the few
+    names that the chunk needs. Else names travel as they are, since encoding them would cost more than it saves.
     """
     if batch.num_rows == 0:
         return
@@ -184,8 +184,7 @@ def _take(column: pa.Array, rows: np.ndarray, encode: bool) -> pa.Array:
         names, codes = distinct(plain)
         return coded(codes, names)
     codes = np.asarray(column.indices)[rows]  # cut before they are widened: there are as many cuts as shards
-    taken = recoded(column, codes)
-    return taken if encode else taken.dictionary_decode()
+    return recoded(column, codes)
 
 
 class HotShards:
@@ -241,6 +240,9 @@ class Gathered(tuple[pa.RecordBatch, ...]):
         made = cls(batches)
         made.users = users_of(iter(made))
         return made
+
+    def __reduce__(self) -> tuple[Callable[..., Gathered], tuple[list[pa.RecordBatch]]]:
+        return Gathered.of, (list(self),)  # another process brings them together by itself
 
 
 def users_of(batches: Iterable[pa.RecordBatch]) -> Parts[Shard]:

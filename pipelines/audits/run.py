@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import dataclasses
-import multiprocessing
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -16,6 +14,7 @@ from headcount.mechanisms.randomness.keys import KeySource
 from headcount.pipelines.audits.bugs import BUGS
 from headcount.pipelines.audits.cases import CASES, Case
 from headcount.pipelines.audits.evidence import Found, Scores, found
+from headcount.pipelines.spawned import spawned
 
 _AT_ONCE = 500  # releases of one task, for which a case is read and planned once
 
@@ -95,8 +94,7 @@ def audit(
     with contextlib.ExitStack() as stack:
         waiting: Iterator[Iterable[Scores]] = ((_scores(*task) for task in tasks) for _, tasks in lines)
         if processes != 1:
-            spawn = multiprocessing.get_context("spawn")  # a fork of a process with threads may wait for ever
-            pool = stack.enter_context(concurrent.futures.ProcessPoolExecutor(processes or os.cpu_count(), spawn))
+            pool = stack.enter_context(spawned(processes or os.cpu_count() or 1))
             waiting = iter([pool.map(_scores, *zip(*tasks, strict=True)) for _, tasks in lines])
         for (each, _), outcomes in zip(lines, waiting, strict=True):
             scores = list(outcomes)

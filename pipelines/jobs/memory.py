@@ -7,6 +7,7 @@ large blocks, those page faults cost more than the work itself, and a heap for e
 from __future__ import annotations
 
 import ctypes
+import os
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -22,7 +23,7 @@ _STEPS = 1 << 30  # of what steps hold at once: 0.5 to 1.1 GB were measured
 _PER_BYTE = 4  # of input without compression: 1.9 to 3.4 were measured where chunks travel
 _WAITING = 1.5  # the same where they wait here: 0.5 to 1.3 were measured
 _IN_MEMORY = 512 << 20  # of rows that wait, beyond which the page cache of the disk has them as long as there is room
-_MEMORY, _GROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
+_MEMORY, _GROUP, _MOUNTS = Path("/proc/meminfo"), Path("/sys/fs/cgroup"), Path("/proc/self/mountinfo")
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # the options of mallopt(3)
 
@@ -69,7 +70,7 @@ def limit_for(asked: int | None, here: bool, size: int) -> int | None:
         return asked
     half = None if whole is None else whole // 2
     on_disk = round(_WAITING * size) - _IN_MEMORY
-    return _least(half, _IN_MEMORY) if 2 * on_disk <= shutil.disk_usage(tempfile.gettempdir()).free else half
+    return _least(half, _IN_MEMORY) if 2 * on_disk <= _room(tempfile.gettempdir()) else half
 
 
 def too_little(size: int, limit: int | None, here: bool) -> str | None:
@@ -82,17 +83,18 @@ def too_little(size: int, limit: int | None, here: bool) -> str | None:
     needed = _FIXED + (min(_STEPS, _PER_BYTE * size) + in_memory if here else _PER_BYTE * size)
     free = _available()
     if free is not None and needed > free:
-        smaller = "give a smaller --memory-limit, beyond which rows wait on disk, or " if here else ""
+        helps = here and needed - in_memory <= free
+        smaller = "give a smaller --memory-limit, beyond which rows wait on disk, or " if helps else ""
         return (
             f"this job may need up to {needed / 2**30:.1f} GB of memory, and {free / 2**30:.1f} GB are free here; if it ends "
             f"for that, {smaller}run it on Flink, whose workers hold a part each (--runner=FlinkRunner, docs/flink.md): the "
             "result is the same"
         )
     folder = tempfile.gettempdir()
-    on_disk, room = waiting - in_memory, shutil.disk_usage(folder).free
+    on_disk, room = waiting - in_memory, _room(folder)
     if here and on_disk > room:
         return (
-            f"this job may need up to {on_disk / 2**30:.1f} GB of disk beyond its --memory-limit, and {room / 2**30:.1f} GB "
+            f"this job may need up to {on_disk / 2**30:.1f} GB of disk for rows that wait, and {room / 2**30:.1f} GB of disk "
             f"are free in {folder!r}; if it ends for that, set TMPDIR to a larger disk, or run it on Flink (docs/flink.md)"
         )
     return None
@@ -103,6 +105,17 @@ def _available() -> int | None:
     limit, used = _group("memory.max"), _group("memory.current")
     left = None if limit is None or used is None else max(0, limit - used)
     return _least(_machine("MemAvailable"), left)
+
+
+def _room(folder: str) -> int:
+    """The bytes that are free on the disk of a folder: none where what it holds is in memory."""
+    device = os.stat(folder).st_dev
+    with suppress(OSError):
+        for line in _MOUNTS.read_text().splitlines():
+            mounted, _, kind = line.partition(" - ")
+            if f" {os.major(device)}:{os.minor(device)} " in mounted and kind.split()[0] in ("tmpfs", "ramfs"):
+                return 0
+    return shutil.disk_usage(folder).free
 
 
 def _machine(name: str) -> int | None:

@@ -242,8 +242,8 @@ def shortage(exception: BaseException, output: str) -> str | None:
     while seen is not None:
         if isinstance(seen, MemoryError) or _NO_MEMORY.search(str(seen)):
             return (
-                "memory ran out, and nothing was released: give --memory-limit, beyond which rows wait on disk, or run it on a "
-                "cluster (docs/limits.md)"
+                "memory ran out, and nothing was released: give a smaller --memory-limit, such as 200M, beyond which rows wait "
+                "on disk, or run it on a cluster (docs/limits.md)"
             )
         if _NO_SPACE.search(str(seen)):
             return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from headcount.mechanisms.accounting.relation import Relation
@@ -82,6 +83,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="for the strategies that name items and choose nothing: items of one user that count at most (default: the "
         "number that nine tenths of the users stay within)",
     )
+    add(
+        group,
+        "--processes",
+        type=numbers.whole_number(),
+        metavar="N",
+        help="how many share the work, each with the data in its memory (default: one for each core)",
+        rare=True,
+        python=False,
+    )
     group.add_argument(
         "--large-from",
         type=numbers.whole_number(),
@@ -130,7 +140,7 @@ def promises(args: argparse.Namespace) -> list[Promised]:
     return [Promised(epsilon, args.delta, args.relation) for epsilon in sorted(args.epsilon)]
 
 
-def rehearsed(data: Data, args: argparse.Namespace) -> Rehearsal:
+def rehearsed(data: Data, args: argparse.Namespace, processes: int = 1) -> Rehearsal:
     """All methods that are asked for at all epsilons, against the truth of the data."""
     if len(data.items) == 0:
         raise ParameterError("the data has no events, so there is nothing to rehearse")
@@ -138,7 +148,9 @@ def rehearsed(data: Data, args: argparse.Namespace) -> Rehearsal:
     methods = methods if args.methods is None else named(methods, args.methods)
     asked = promises(args)
     with Bar(sys.stderr, len(methods) * len(asked) * args.releases) as bar:
-        cells = grid(data, methods, asked, args.releases, large_from=args.large_from, step=bar.step)
+        cells = grid(
+            data, methods, asked, args.releases, large_from=args.large_from, processes=processes, step=bar.step
+        )
     if cells and all(cell.refused is not None for cell in cells):
         raise ParameterError(str(cells[0].refused))
     return Rehearsal(data.description(), tuple(cells), args.releases, args.large_from)
@@ -154,7 +166,7 @@ def rehearse(args: argparse.Namespace) -> None:
     if args.output is not None:
         check_folder(args.output, args.overwrite)
     batches, keys = read_contributions(args, args.public_data)
-    found = rehearsed(in_memory(batches, keys.item_type), args)
+    found = rehearsed(in_memory(batches, keys.item_type), args, args.processes or os.cpu_count() or 1)
     say(found.text())
     if args.output is not None:
         print("\n".join(["", *(f"wrote {path}" for path in found.save(args.output, overwrite=True))]))

@@ -116,6 +116,19 @@ def test_one_shard_of_batches_is_what_their_chunks_become_whatever_their_diction
     assert apart == contents(one)
 
 
+def test_long_names_are_united_without_a_copy_for_each_row(monkeypatch):
+    united = []
+    concat = pa.concat_arrays
+    monkeypatch.setattr(
+        pa, "concat_arrays", lambda arrays: united.append(sum(a.nbytes for a in arrays)) or concat(arrays)
+    )
+    names = [f"{k}" * 2000 for k in range(10)]
+    batch = pa.RecordBatch.from_pydict({"user": pa.array(range(5000)), "item": pa.array(names * 500)})
+    one = one_shard([batch, batch])
+    assert united and max(united) < 200_000  # and not 20 million
+    assert len(one.items) == 10 and one.count.tolist() == [2] * 5000
+
+
 def test_no_rows_are_no_shard_and_a_count_of_zero_is_refused():
     empty = _batch([(0, 0, 1)], "plain", "plain", True).slice(1)
     assert one_shard([]) is None and one_shard([empty]) is None

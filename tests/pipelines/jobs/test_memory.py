@@ -1,5 +1,6 @@
 """A job that may not fit into memory says so before it starts, and how it would."""
 
+import os
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -23,6 +24,7 @@ def machine(tmp_path, monkeypatch):
     def tells(free=None, limit=None, used=0, whole=0):
         monkeypatch.setattr(memory, "_MEMORY", tmp_path / "meminfo")
         monkeypatch.setattr(memory, "_GROUP", tmp_path)
+        monkeypatch.setattr(memory, "_MOUNTS", tmp_path / "mounts")
         if free is not None:
             (tmp_path / "meminfo").write_text(f"MemTotal: {whole >> 10} kB\nMemAvailable:   {free >> 10} kB\n")
         if limit is not None:
@@ -54,8 +56,28 @@ def test_what_waits_on_disk_takes_no_memory(machine, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=3 * GB))
     assert memory.too_little(4 * GB, 4 * GB, here=True) is None
     words = memory.too_little(6 * GB, 4 * GB, here=True)
-    assert "up to 5.0 GB of disk beyond its --memory-limit, and 3.0 GB are free in" in words
+    assert "up to 5.0 GB of disk for rows that wait, and 3.0 GB of disk are free in" in words
     assert "TMPDIR" in words and "docs/flink.md" in words
+
+
+def test_a_smaller_limit_is_named_where_it_helps(machine):
+    machine(free=GB)
+    words = memory.too_little(2 * GB, GB // 2, here=True)
+    assert "1.8 GB of memory, and 1.0 GB are free" in words and "--memory-limit" not in words
+    machine(free=3 * GB // 2)
+    assert "a smaller --memory-limit" in memory.too_little(2 * GB, GB // 2, here=True)
+
+
+def test_memory_is_no_disk(machine, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    machine(free=4 * GB, whole=16 * GB)
+    assert memory.limit_for(None, True, 3 * GB) == GB // 2
+    device = tmp_path.stat().st_dev
+    number = f"{os.major(device)}:{os.minor(device)}"
+    for kind, limit in ("ext4", GB // 2), ("tmpfs", 8 * GB):
+        (tmp_path / "mounts").write_text(f"21 1 0:0 / /x rw - tmpfs x rw\n22 1 {number} / /tmp rw - {kind} tmp rw\n")
+        assert memory.limit_for(None, True, 3 * GB) == limit
+    assert "5.8 GB of memory, and 4.0 GB are free" in memory.too_little(3 * GB, 8 * GB, here=True)
 
 
 def test_a_container_counts(machine):

@@ -73,6 +73,14 @@ def test_what_one_method_refuses_others_may_take():
     assert said == [f"{method.name} at epsilon {epsilon}" for method in methods[:2] for epsilon in (1, 1, 2, 2)]
 
 
+def test_processes_give_the_cells_of_one(make_release):
+    methods, promises = methods_of(["names"], 3)[:2], [Promised(1.0, 0.0), PROMISED]
+    said = []
+    one = grid(DATA, methods, promises, 2, release=make_release("study"))
+    assert grid(DATA, methods, promises, 2, release=make_release("study"), processes=2, step=said.append) == one
+    assert len(said) == 8 and len(set(said)) == 4
+
+
 def test_a_refusal_names_the_flag():
     with pytest.raises(ParameterError, match="^--epsilon"):
         Method("histogram", "events", ("histogram",)).mechanism(Promised(-1.0, 1e-8), str)
