@@ -37,9 +37,10 @@ MOST_COUNT = 10**9
 #: In place of a number that a row lacks: no range of values has it.
 MISSING = -(2**63)
 
+# Bytes of a name, on average, from which rows are not united with a copy for each of them.
+_LONG = 64
 
 # What the columns of numbers that rows carry are called, before their running number.
-_LONG = 64  # bytes of a name, on average, from which rows are not united with a copy for each of them
 _VALUE = "value"
 
 #: The columns of a chunk, and its metadata.

@@ -64,7 +64,7 @@ def grid(
     with spawned(min(processes, len(asked)), _keep, data) as pool:
         coming = {pool.submit(_kept_cell, *each, numbered, large_from): each for each in asked}
         for done in as_completed(coming):
-            done.result()
+            done.result()  # one that fails ends the rest
             for _ in numbered:
                 step(_doing(*coming[done]))
         return [each.result() for each in coming]

@@ -44,7 +44,7 @@ WEEK = (
     ("forecast --like out --epsilon 1 --output forecast", "forecast.html"),
     ("forecast --users 2000 --events-per-user 10 --items 200 --skew 1 --epsilon 1 --json", '"forecasts"'),
     (
-        "rehearse --public-data visits.parquet --user user_id --item page --epsilon 1 --methods histogram --question users "
+        "rehearse --public-data visits.parquet --user user_id --item page --epsilon 1,2 --methods histogram --question users "
         "--output rehearsed",
         "rehearse.html",
     ),

@@ -122,13 +122,13 @@ def test_what_nobody_waits_for_is_dropped_from_memory_and_disk(folder, monkeypat
 
 @pytest.mark.parametrize("step", ["open", "write"])
 def test_a_full_disk_is_told_in_one_line(folder, monkeypatch, step):
-    made = tempfile.TemporaryFile
+    made, closed = tempfile.TemporaryFile, []
 
     class Full:
         def __init__(self, **how):
             if step == "open":
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            self.seek = self.close = lambda *_: None
+            self.seek, self.close = lambda _: None, lambda: closed.append(self)
 
         def write(self, _):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -139,4 +139,5 @@ def test_a_full_disk_is_told_in_one_line(folder, monkeypatch, step):
             InputError, match=r"cannot be written to .*No space left on device; .*TMPDIR.*--memory-limit"
         ):
             Keeper("run")(LARGE)
+        assert len(closed) == (step == "write"), "a file that nothing lies in stays open"
         monkeypatch.setattr(tempfile, "TemporaryFile", made)

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.sampled import plan as sampled_plan
-from headcount.mechanisms.sampled.divergence import added_delta, loss_distributions, removed_delta, sampled_delta
+from headcount.mechanisms.sampled.divergence import STEPS, added_delta, loss_distributions, removed_delta, sampled_delta
 from headcount.mechanisms.sampled.plan import (
     RATE_GRID,
     SamplePlan,
@@ -165,11 +166,11 @@ class TestLosses:
         assert 5.39e-9 <= sampled_delta(1, 0.2528, 21, Relation.REPLACE) <= 6.4e-9
         assert added_delta(1 + math.log1p(-0.2528), 0.2528, 21) == pytest.approx(1.5e-7, rel=0.05)
 
+    @pytest.mark.parametrize("steps", [STEPS, tuning.SEARCH_STEPS])
     @pytest.mark.parametrize(("rate", "threshold"), [(0.2882, 23), (0.3707, 5)])
-    def test_distributions_dominate_the_curve_on_and_between_their_steps(self, rate, threshold):
-        for distribution, delta in zip(
-            loss_distributions(rate, threshold, 1.0), (added_delta, removed_delta), strict=True
-        ):
+    def test_distributions_dominate_the_curve_on_and_between_their_steps(self, rate, threshold, steps):
+        distributions = loss_distributions(rate, threshold, 1.0, steps=steps)
+        for distribution, delta in zip(distributions, (added_delta, removed_delta), strict=True):
             for epsilon in (0.0, 0.1, 0.33, 0.9991, 1.0, 2.5):
                 exact = float(delta(epsilon, rate, threshold))
                 assert exact * (1 - 1e-9) - 1e-12 <= distribution.get_delta_for_epsilon(epsilon)

@@ -70,6 +70,7 @@ def test_a_smaller_limit_is_named_where_it_helps(machine):
 
 def test_memory_is_no_disk(machine, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=100 * GB))
     machine(free=4 * GB, whole=16 * GB)
     assert memory.limit_for(None, True, 3 * GB) == GB // 2
     device = tmp_path.stat().st_dev
