@@ -34,6 +34,7 @@ from tests.remembered import (
     once_for_options,
     packed_soon,
 )
+from tests.tiers import waits
 
 core.get_function_args_defaults = once_for_a_method(core.get_function_args_defaults)
 core._check_fn_use_yield_and_return = once_for_a_text(core._check_fn_use_yield_and_return)
@@ -110,12 +111,24 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
         gc.enable()
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    later = {item for item in items if waits(item)}  # in every run, which also checks the markers
+    if later and not config.getoption("--everything"):
+        config.hook.pytest_deselected(items=[item for item in items if item in later])
+        items[:] = [item for item in items if item not in later]
+
+
 def pytest_unconfigure() -> None:
     gc.unfreeze()  # or libraries tell at the end of what was not freed
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--headcount", help="the console script of an installation that has nothing but the product")
+    parser.addoption(
+        "--everything",
+        action="store_true",
+        help="run also what measures accuracy over many releases, and all jobs on every runner",
+    )
     parser.addoption(
         "--golden-record",
         nargs="?",

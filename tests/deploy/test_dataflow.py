@@ -114,7 +114,7 @@ def test_every_subcommand_has_a_job():
     assert without_a_job() == set()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("services")
 @pytest.mark.parametrize("job", WIRED)
 def test_the_whole_job_is_built_and_holds_no_key(built, data, tmp_path, capsys, job):
     flags = ["--key-file", f"{data / 'key'}", "--runner=DataflowRunner", f"--sdk_container_image={IMAGE}", *PLACES]
@@ -160,7 +160,7 @@ def test_a_dofn_with_a_key_is_found_in_a_job(data):
 # The launcher
 
 
-@pytest.mark.slow
+@pytest.mark.slow("services")
 def test_the_launcher_hands_over_the_job_and_does_not_wait(template, data, tmp_path):
     """As Dataflow starts it: what it stages, and the job that the service takes from there, are in the bucket.
 

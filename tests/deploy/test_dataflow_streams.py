@@ -26,7 +26,7 @@ def test_a_stream_survives_as_parameters(template):  # noqa: F811
         parameters.to_parameters(["stream", "top"])
 
 
-@pytest.mark.slow
+@pytest.mark.slow("services")
 @pytest.mark.parametrize("command", ["histogram --item item", "partitions --item item", "total"])
 def test_a_stream_is_built_whole_and_is_one(built, data, tmp_path, capsys, command):  # noqa: F811
     flags = ["--key-file", f"{data / 'key'}", "--runner=DataflowRunner", f"--sdk_container_image={IMAGE}", *PLACES]

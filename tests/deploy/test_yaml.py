@@ -44,7 +44,7 @@ def _build(text: str, *flags: str) -> beam.Pipeline:
     return pipeline
 
 
-@pytest.mark.slow
+@pytest.mark.slow("services")
 def test_the_example_gives_the_rows_of_the_python_transform(log, tmp_path, make_release, collect):
     release = make_release("yaml")
     _run_example(jinja_variables(log, tmp_path / "counts.csv", release))
@@ -58,7 +58,7 @@ def test_the_example_gives_the_rows_of_the_python_transform(log, tmp_path, make_
     assert _rows(tmp_path, "other") != rows, "without a key every run is a release of its own"
 
 
-@pytest.mark.slow
+@pytest.mark.slow("services")
 @pytest.mark.parametrize("cap", [None, 1])
 def test_counted_rows_with_integer_items_and_a_public_domain(tmp_path, make_release, collect, cap):
     release = make_release("domain")

@@ -38,7 +38,7 @@ def test_dates_in_a_condition_are_of_the_time_zone_of_the_step():
     assert flag.condition.zone == "Europe/Berlin"
 
 
-@pytest.mark.slow
+@pytest.mark.slow("services")
 @pytest.mark.parametrize(
     ("make", "config", "columns"),
     [

@@ -58,7 +58,7 @@ def test_so_does_one_process_with_many_users(job, data, tmp_path, golden, monkey
     golden(f"command: {job}", **parts(tmp_path / "out", data))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("jobs")
 @pytest.mark.parametrize("job", WIRED)
 def test_its_report_tells_enough_to_release_it_again(job, data, tmp_path, capsys):
     """The output is that of a call, which is the command's (tests/headcount/test_calls.py); the second run is a pipeline."""

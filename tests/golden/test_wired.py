@@ -54,7 +54,7 @@ def kinds(tmp_path, monkeypatch):
     return of
 
 
-@pytest.mark.slow
+@pytest.mark.slow("jobs")
 def test_together_they_have_every_kind_of_step(kinds, capsys):
     wired = {job: kinds(job) for job in WIRED}
     there = set().union(*wired.values())

@@ -99,7 +99,7 @@ for word in ("apache_beam", "headcount.transforms", "polars", "duckdb"):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow("jobs")
 def test_no_call_imports_beam(tmp_path):
     done = subprocess.run([sys.executable, "-c", CALLS, str(tmp_path / "out")], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

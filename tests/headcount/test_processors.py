@@ -23,7 +23,7 @@ for job in sys.argv[2:]:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow("cuts")
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="names kinds of processors of x86_64")
 def test_a_release_has_the_same_bytes_on_every_processor(tmp_path):
     data = tmp_path / "data"

@@ -174,7 +174,7 @@ def check_losses(guarantee: Guarantee) -> None:
     assert Guarantee.from_dict(json.loads(json.dumps(guarantee.as_dict()))) == guarantee
 
 
-@pytest.mark.slow
+@pytest.mark.slow("ranges")
 @pytest.mark.parametrize("relation", list(Relation))
 def test_what_is_planned_covers_what_is_decided(relation):
     for name, made in deciding(relation).items():

@@ -137,7 +137,7 @@ def test_the_questions_name_commands_and_the_groups_name_each_of_them_once():
     assert {question.command.split()[0] for question in QUESTIONS} <= set(COMMANDS)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("jobs")
 @pytest.mark.parametrize(
     "command", [each.command for each in QUESTIONS if not re.search(r"\.\.\.|FILE|NAME|OUT", each.command)]
 )

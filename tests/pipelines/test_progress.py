@@ -161,7 +161,7 @@ def test_a_failed_run_has_no_summary_and_the_next_starts_at_zero():
     assert "rows in" not in terminal.getvalue()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("jobs")
 @pytest.mark.parametrize(
     ("more", "step"), [("--shards 4", r"step \d+ of \d+, choose names: \d of 4 parts"), ("", "step 2 of 2, count")]
 )

@@ -177,7 +177,7 @@ def write_regions(data: Path) -> None:
 
 def wired_first() -> list[object]:
     """All jobs as the parameters of a test, which is slow for those that are wired like others."""
-    return [pytest.param(job, marks=[] if job in WIRED else pytest.mark.slow) for job in JOBS]
+    return [pytest.param(job, marks=[] if job in WIRED else pytest.mark.slow("jobs")) for job in JOBS]
 
 
 def beside(item: np.ndarray) -> dict[str, pa.Array]:

@@ -24,11 +24,17 @@ def flags(program):
     "own",
     [
         ONE_STAGE,
-        pytest.param("histogram --item item --method one-stage --epsilon 1 --delta 1e-6", marks=pytest.mark.slow),
-        pytest.param("partitions --item item --epsilon 1 --delta 1e-6 --output-files 2", marks=pytest.mark.slow),
-        pytest.param("total --epsilon 1", marks=pytest.mark.slow),
-        pytest.param("histogram --item item --epsilon 1 --delta 1e-6", marks=pytest.mark.slow),
-        pytest.param("aggregate --item item --users --sum number:0:9 --epsilon 1 --delta 1e-6", marks=pytest.mark.slow),
+        pytest.param(
+            "histogram --item item --method one-stage --epsilon 1 --delta 1e-6", marks=pytest.mark.slow("jobs")
+        ),
+        pytest.param(
+            "partitions --item item --epsilon 1 --delta 1e-6 --output-files 2", marks=pytest.mark.slow("jobs")
+        ),
+        pytest.param("total --epsilon 1", marks=pytest.mark.slow("jobs")),
+        pytest.param("histogram --item item --epsilon 1 --delta 1e-6", marks=pytest.mark.slow("jobs")),
+        pytest.param(
+            "aggregate --item item --users --sum number:0:9 --epsilon 1 --delta 1e-6", marks=pytest.mark.slow("jobs")
+        ),
     ],
 )
 def test_each_window_has_the_bytes_of_its_batch_job(prism, tmp_path, own):

@@ -61,7 +61,7 @@ def _pure(parameters: dict) -> dict:
     return {names.get(name, name): value for name, value in parameters.items()}
 
 
-@pytest.mark.slow
+@pytest.mark.slow("jobs")
 def test_the_histograms_equal_the_pure_function_for_every_method(collect, make_release):
     rows, release = _rows(), make_release()
     expected = {}

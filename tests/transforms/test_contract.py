@@ -287,7 +287,7 @@ def test_the_table_has_every_parameter_of_every_public_transform():
         assert not missing, f"{line.transform.__name__}: give {missing} another value in TABLE"
 
 
-@pytest.mark.slow
+@pytest.mark.slow("jobs")
 @pytest.mark.parametrize("name", LINES)
 def test_every_parameter_is_handed_on(name, made):
     line = LINES[name]

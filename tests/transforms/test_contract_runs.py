@@ -112,7 +112,7 @@ def test_every_public_transform_has_a_line():
     assert {name.partition(",")[0] for name in TABLE} | ELSEWHERE == {each.__name__ for each in public_transforms()}
 
 
-@pytest.mark.slow
+@pytest.mark.slow("cuts")
 def test_all_equal_the_pure_functions_however_the_rows_are_cut_and_tell_what_they_decided(bench):
     rows, names = table(), list(TABLE)
     expected = bench.expected(rows, str, names)
@@ -126,7 +126,7 @@ def test_all_equal_the_pure_functions_however_the_rows_are_cut_and_tell_what_the
         assert decision.description() and decision.report_fields(), name
 
 
-@pytest.mark.slow
+@pytest.mark.slow("cuts")
 def test_all_equal_the_pure_functions_of_integers_and_of_no_rows(bench):
     """Here in one shard. Noise is drawn for no rows as for some: where a domain is public, all of it is released."""
     of_items = [name for name, line in TABLE.items() if line.pure not in OF_VALUES]
@@ -136,7 +136,7 @@ def test_all_equal_the_pure_functions_of_integers_and_of_no_rows(bench):
         assert [name for name in names if released[name] != expected[name]] == []
 
 
-@pytest.mark.slow
+@pytest.mark.slow("jobs")
 def test_the_key_is_nowhere_in_the_graph_and_the_search_would_find_it(make_release, soon_planned):
     release = make_release("graph", key=0xAB)
     bench, key = Bench(None, release), release.key_source.fetch()
@@ -165,7 +165,7 @@ def one_step_less(shard, steps, subkeys, label):
     return bound_shard(shard, steps[:-1], subkeys[:-1], label)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("jobs")
 @pytest.mark.parametrize(
     "name", [name for name, line in TABLE.items() if line.pure not in (kept, chosen) and name not in WEIGHED]
 )

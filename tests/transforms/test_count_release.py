@@ -56,7 +56,7 @@ def test_a_release_equals_the_pure_function(collect, make_release, way):
     assert sorted(map(tuple, found)) == [tuple(row.values()) for row in expected.to_pylist()]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("cuts")
 def test_the_same_rows_for_any_order_batches_shards_and_repeats(collect, make_release):
     """Also with so many item shards that their tops are put together in two steps."""
     table, release = _table(), make_release()

@@ -57,7 +57,7 @@ def _run(collect, table: pa.Table, transform: LearnDistribution, rows_per_batch:
     return collect(build, *options)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("cuts")
 @pytest.mark.parametrize(("way", "cut"), CASES)
 def test_it_equals_the_pure_function_however_it_is_cut(collect, make_release, way, cut):
     table, release = _table(), make_release()

@@ -57,7 +57,7 @@ def _tuples(counts: pa.RecordBatch) -> list[tuple[Any, ...]]:
     return sorted(zip(*(column.to_pylist() for column in counts.columns), strict=True))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("cuts")
 def test_unbounded_equals_the_pure_function_for_every_kind_of_input(collect, make_release):
     rows = _rows()
     release = make_release().of_rows("any")  # which no other way to read rows changes

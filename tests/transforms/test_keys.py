@@ -93,7 +93,7 @@ COUNTS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.slow("cuts")
 @pytest.mark.parametrize(("size", "shards", "files"), [(3000, 1, 1), (401, 5, 3)])
 def test_every_transform_that_shows_items_gives_the_key_columns_however_cut(
     size, shards, files, collect, make_release, soon_planned

@@ -80,7 +80,7 @@ def test_every_strategy_equals_the_pure_function_and_tells_what_was_decided(coll
     assert several.report_fields() == {"chosen": several.chosen._asdict()}
 
 
-@pytest.mark.slow
+@pytest.mark.slow("cuts")
 def test_order_batches_shards_files_and_repeats_change_nothing(collect, make_release):
     rows, release = _rows(), make_release()
     expected = (

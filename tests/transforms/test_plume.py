@@ -36,7 +36,7 @@ def _run(collect, table: pa.Table, transform: Plume, rows_per_batch: int = 6000,
     return collect(build, *options)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("cuts")
 @pytest.mark.parametrize("way", WAYS)
 def test_it_equals_the_pure_function_however_it_is_cut(collect, make_release, way):
     table, release = _table(), make_release()

@@ -70,7 +70,7 @@ def test_quantiles_and_ranges_equal_the_pure_function(collect, make_release):
     assert partitions[0].to_pylist() == ranges and partitions[1].num_rows == 0
 
 
-@pytest.mark.slow
+@pytest.mark.slow("cuts")
 def test_rows_of_every_kind_give_the_same(collect, make_release):
     """Also contributions, and leaves that the caller has made."""
     table, release = rows_table(4000), make_release()
@@ -135,7 +135,7 @@ def test_values_outside_count_as_the_ends_and_each_user_once(collect, make_relea
     assert abs(low.count - 2250) < 6 * low.noise_stddev and abs(high.count - 750) < 6 * high.noise_stddev
 
 
-@pytest.mark.slow
+@pytest.mark.slow("cuts")
 def test_rows_count_by_their_number_in_every_form(collect, make_release):
     """1,500 users with 30 rows of 2 and one of 8: as rows, with a count, and as contributions. By leaves it were 750 users at
     8, where 48 of stddev 7 are drawn, and then sampled."""

@@ -41,7 +41,7 @@ def _run(collect, release, table: pa.Table, rows_per_batch: int, shards: int, *o
     return counts.to_pylist()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("cuts")
 def test_the_same_rows_for_any_order_batches_shards_workers_and_repeats(collect, make_release):
     table, release = _table(), make_release()
     expected = unbounded_histogram(BUDGET, bound=BOUND).run([_batch(table)], release).to_pylist()
@@ -54,7 +54,7 @@ def test_the_same_rows_for_any_order_batches_shards_workers_and_repeats(collect,
     assert _run(collect, release, shuffled, 4000, 4, *workers) == expected
 
 
-@pytest.mark.slow
+@pytest.mark.slow("cuts")
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_estimates_are_the_same_if_every_stage_is_repeated(collect, make_release, noise):
     """Names, bounds, counts, groups and totals on both ways: each reads what is released of the last, beyond its barrier."""
@@ -72,7 +72,7 @@ def test_estimates_are_the_same_if_every_stage_is_repeated(collect, make_release
         assert counts.to_pylist() == expected
 
 
-@pytest.mark.slow
+@pytest.mark.slow("cuts")
 @pytest.mark.parametrize("method", ["one-stage", "estimates"])
 def test_a_draw_that_all_items_share_is_the_same_in_every_shard_worker_and_repeat(collect, make_release, method):
     table, release, domain = _table(), make_release(), [f"i{k}" for k in range(60)]
@@ -136,7 +136,7 @@ def test_noise_that_depends_on_the_item_alone_would_be_caught(monkeypatch, make_
     assert sum(base[item] == noise[item] for item in both) > 0.9 * len(both)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("sizes")
 def test_a_sliced_batch_with_two_consumers_and_a_side_input_stays_small(collect):
     names = pa.array([f"a rather long name {k}" for k in range(300_000)]).dictionary_encode()
     parent = pa.RecordBatch.from_pydict({"user": names, "item": names})

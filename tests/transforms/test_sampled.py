@@ -89,7 +89,7 @@ def test_items_equal_the_pure_function(collect, make_release, way):
     assert [row._asdict() for row in sorted(found)] == named
 
 
-@pytest.mark.slow
+@pytest.mark.slow("cuts")
 def test_the_same_rows_for_any_order_batches_shards_and_repeats(collect, make_release):
     table, release = rows_table(), make_release()
     expected = sampled_histogram(BUDGET, max_items=2).run([_items(table)], release, "Mine").to_pylist()
@@ -138,7 +138,7 @@ def test_steps_on_one_collection_read_one_sample_and_those_on_others_do_not(coll
     assert found["named again"] == found["named"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("cuts")
 def test_a_choice_is_the_same_for_any_shards_and_repeats_and_is_given_beside(collect, make_release):
     """Two steps on one collection, the one with repeated bundles: one choice, and one sample."""
     table, release = rows_table(), make_release()

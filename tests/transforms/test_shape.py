@@ -80,7 +80,7 @@ def test_a_shape_equals_the_pure_function(collect, make_release):
         assert list(map(tuple, found)) == _rows(expected), way
 
 
-@pytest.mark.slow
+@pytest.mark.slow("cuts")
 @pytest.mark.parametrize("way", ["sorted", "Algorithm 2, l2"])
 def test_the_same_rows_for_any_order_batches_shards_and_repeats(collect, make_release, way):
     table, release = _table(), make_release()

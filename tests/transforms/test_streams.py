@@ -64,7 +64,7 @@ def test_rows_of_a_window_are_those_of_a_job_of_its_own_as_a_stream_is_wired(col
     check(collect, windowed_release, WAYS)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("jobs")
 def test_rows_of_a_window_are_those_of_a_job_of_its_own_for_all_others(collect, windowed_release, soon_planned):
     check(collect, windowed_release, [name for name in CLOSING if name not in WAYS])
 

@@ -153,7 +153,7 @@ def test_rows_of_a_window_are_those_of_a_job_of_its_own(collect, release, soon_p
     check_rows(collect, release, WAYS)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("jobs")
 def test_rows_of_a_window_are_those_of_a_job_of_its_own_for_all_others(collect, release, soon_planned):
     check_rows(collect, release, [name for name in TABLE if name not in WAYS])
 
@@ -197,7 +197,7 @@ LEVELS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.slow("jobs")
 def test_keys_in_levels_and_partly_public_ones_have_the_rows_of_jobs_of_their_own(collect, release):
     """In the first and the third window; the second and the last have none."""
     here = (ENDS[0], ENDS[2])

@@ -92,7 +92,7 @@ def noisy_keys(law: Callable[[Rng, int, int], np.ndarray], keys: int, seed: int)
     return np.array([x.mean() for x in values]), found
 
 
-@pytest.mark.slow
+@pytest.mark.slow("accuracy")
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("keys", [1, 3, 6, 30, 300])
 def test_estimates_are_closer_with_many_keys_and_no_further_with_few(law, keys):

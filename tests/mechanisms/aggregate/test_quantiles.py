@@ -72,7 +72,7 @@ def test_without_noise_quantiles_are_exact_to_a_leaf(law):
     assert found.rank_stddev.max() < 1e-6
 
 
-@pytest.mark.slow
+@pytest.mark.slow("accuracy")
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("rows, stddev", [(3, 20.0), (999, 40.0), (20001, 40.0)])
 def test_intervals_hold_the_quantile_and_all_is_in_order(law, rows, stddev):

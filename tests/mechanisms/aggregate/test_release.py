@@ -111,7 +111,7 @@ def test_totals_that_are_not_calibrated_say_so(make_release):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.slow("accuracy")
 def test_calibrated_totals_are_unbiased_where_what_is_left_out_is_like_what_is_kept(make_release):
     """Sums see one of three keys of each user, and the cap of two rows is chosen: over 50 releases the mean of users, events
     and sums is within 2 % of the truth (six standard deviations of a mean), and 88 % or more of the 300 intervals hold it."""
@@ -134,7 +134,7 @@ def test_calibrated_totals_are_unbiased_where_what_is_left_out_is_like_what_is_k
             assert np.mean(inside) > 0.88, (name, np.mean(inside))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("accuracy")
 def test_means_are_unbiased_and_their_intervals_hold(make_release):
     """Rows all count: over 100 releases the mean of the means is within a tenth of their noise, and more than 92 % of 600
     intervals hold the truth, which with 95 % happens but for 1e-3, and here they allow for more: for who is in a sample."""

@@ -50,7 +50,7 @@ def test_users_and_shares_of_them_need_no_number_of_rows():
     assert kinds == ["rows", "flag"], "with one row a key, users are rows"
 
 
-@pytest.mark.slow
+@pytest.mark.slow("accuracy")
 def test_intervals_hold_the_share_in_95_of_100_releases(make_release):
     """500 releases of twenty keys of 40 to 800 users and shares from 0.05 to 0.95: of 10,000 intervals 93 to 97 % hold the
     truth, of which a rate of 95 % is nine standard deviations away. Intervals of 1.6 deviations hold 89 %."""
@@ -80,7 +80,7 @@ def test_intervals_hold_the_share_in_95_of_100_releases(make_release):
     assert np.abs(np.mean(off, axis=0))[5:].max() < 0.03, "keys of 240 users and more are hardly drawn to others"
 
 
-@pytest.mark.slow
+@pytest.mark.slow("accuracy")
 def test_intervals_hold_ratios_of_sums_in_95_of_100_releases(make_release, monkeypatch):
     """500 releases of twenty keys, whose sums have noisy rows in common: 93 to 97 % of 10,000 intervals hold the truth, nine
     standard deviations to each side of 95 %. Without the covariance they are too wide, and hold more."""

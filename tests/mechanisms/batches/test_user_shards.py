@@ -61,7 +61,7 @@ def _pairs(groups: dict[int, list[bytes]]) -> Counter[tuple[str, str]]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.slow("cuts")
 @pytest.mark.parametrize("counted", [False, True])
 @pytest.mark.parametrize("hot_items", [10, 500, 10**9])
 def test_nothing_is_lost(small, hot_items, counted):

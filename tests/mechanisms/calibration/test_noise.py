@@ -181,7 +181,7 @@ class TestUnknownDomain:
         with pytest.raises(ParameterError, match="in steps of 2.-7.*116 times.*RandClip"):
             calibrate_unknown_domain(BUDGET, Bound(l1=10, grid=7, label="Count/ClipNorm"), Relation.ADD_REMOVE)
 
-    @pytest.mark.slow
+    @pytest.mark.slow("ranges")
     @settings(max_examples=40, deadline=None)
     @given(
         st.floats(0.01, 20),

@@ -106,7 +106,7 @@ def cases():
         )
 
 
-@pytest.mark.slow
+@pytest.mark.slow("ranges")
 def test_the_budget_is_kept_whatever_the_parameters_are(monkeypatch):
     """T14: the ledger replayed, and the true cost by the results' own numbers."""
     made = ledgers(monkeypatch)
@@ -190,7 +190,7 @@ def errors(outcome, data):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.slow("accuracy")
 def test_the_largest_counts_are_released_and_most_are_within_the_relative_error():
     data = zipf(most=200_000)
     for reduced, most_wrong in ((False, 0.12), (True, 0.16)):

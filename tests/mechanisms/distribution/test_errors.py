@@ -58,7 +58,7 @@ def mean_errors(
     return {way: float(np.mean(each)) for way, each in found.items()}
 
 
-@pytest.mark.slow
+@pytest.mark.slow("accuracy")
 @pytest.mark.parametrize(
     ("k", "samples", "users", "runs", "expected"),
     [
@@ -98,7 +98,7 @@ def test_phs_tells_where_there_are_too_few_users(method):
     assert ks.least_users() == 1 and ks.errors(p, least - 1)[0] < 0.1
 
 
-@pytest.mark.slow
+@pytest.mark.slow("accuracy")
 def test_the_error_falls_with_the_samples_where_that_of_the_baselines_does_not():
     """From 100 to 1000 samples, with so few users that privacy is what costs: slopes in log-log scale."""
     ways = [("dense", "ks"), ("gaussian", "ks"), ("laplace", "ks")]
@@ -117,7 +117,7 @@ def test_sparse_beats_adding_noise_where_there_are_more_symbols_than_samples():
     assert error["sparse"] < 0.85 * error["laplace"] < 0.5 * error["gaussian"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("accuracy")
 @pytest.mark.parametrize(
     ("method", "hypothesis"),
     [("dense", "ks"), ("dense", "phs"), ("sparse", "ks"), ("sparse", "phs"), ("gaussian", "ks"), ("laplace", "ks")],
@@ -152,7 +152,7 @@ def tastes(law: str, k: int, samples: int, users: int, seed: int) -> tuple[np.nd
     return share @ topics, random.multinomial(samples, topics[random.choice(20, users, p=share)])
 
 
-@pytest.mark.slow
+@pytest.mark.slow("accuracy")
 @pytest.mark.parametrize("law", ["alike", "own tastes", "topics", "topics of rare words"])
 @pytest.mark.parametrize(("k", "samples", "users"), [(50, 20, 3000), (200, 100, 4000), (20, 1000, 1000), (50, 1, 3000)])
 def test_the_expected_error_is_near_the_true_one_where_users_differ(law, k, samples, users):

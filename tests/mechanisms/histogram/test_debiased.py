@@ -66,7 +66,7 @@ def test_every_noisy_total_and_number_of_users_gives_a_finite_result_within_its_
         assert count[:3] == [0, 0, 0] and count[-1] == top
 
 
-@pytest.mark.slow
+@pytest.mark.slow("accuracy")
 def test_the_stddev_is_that_of_the_estimate():
     """Against 100,000 draws of both noises (floats do here), for three means: within 3 %, five standard errors. Without the
     noise of the number of users it is a quarter of the true one at a mean of 1, and without the slope a fifth of it."""

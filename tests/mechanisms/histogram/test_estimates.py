@@ -54,7 +54,7 @@ def column(made: pa.RecordBatch, name: str) -> np.ndarray:
 # How close to the truth.
 
 
-@pytest.mark.slow
+@pytest.mark.slow("accuracy")
 def test_estimates_are_unbiased_where_what_is_left_out_is_like_what_is_kept(make_release):
     """A bound that leaves .43 of all events: over 200 releases the mean of every estimate is within 1 % of the truth (thirty
     standard deviations of a mean), and the low and high of 92 to 98 % hold it: 1600 of them, of which those of one release are
@@ -70,7 +70,7 @@ def test_estimates_are_unbiased_where_what_is_left_out_is_like_what_is_kept(make
     assert np.mean([column(each, "bounded_count") for each in found], axis=0) == pytest.approx(0.433 * truth, rel=0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("accuracy")
 def test_the_stated_noise_is_true_for_one_group():
     """10,000 draws of the noise of counts and of the total, for 40 items: to 5 %, seven standard deviations, for each."""
     truth, part, noise, total_noise = np.linspace(2000, 1000, 40), 0.5, 5.0, 1000.0
@@ -86,7 +86,7 @@ def test_the_stated_noise_is_true_for_one_group():
     assert found.std(axis=0) == pytest.approx(stated, rel=0.05)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("accuracy")
 @pytest.mark.parametrize(("noise", "bound"), [("gaussian", 7), ("laplace", 12)])
 def test_a_bound_that_leaves_nothing_out_scales_nothing_and_never_down(noise, bound, make_release):
     """Over 30 releases: the estimates are the bounded counts, raised by what may be noise of totals and counts (six standard
@@ -102,7 +102,7 @@ def test_a_bound_that_leaves_nothing_out_scales_nothing_and_never_down(noise, bo
         assert 0 <= told.left_out < 0.05
 
 
-@pytest.mark.slow
+@pytest.mark.slow("accuracy")
 def test_weeks_of_equal_truth_differ_by_noise_alone(make_release):
     """24 weeks of the same law with other users, everything chosen anew: of 184 moves of an item from week to week, those above
     three times the stated noise are 3.4 % by the noise alone, and here below 12 % (beyond 1e-6 for a fresh key). Bounded counts

@@ -207,7 +207,7 @@ def test_a_total_without_news_hardly_raises_the_counts():
     assert (np.diff(_beyond(np.linspace(-5, 50, 999), 1.0)) >= 0).all()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("accuracy")
 @pytest.mark.parametrize("more", [0.0, 0.5, 1.0, 1.5, 2.5, 4.0, 20.0])
 def test_intervals_hold_what_a_total_was_made_of_also_where_it_tells_little(more):
     """Ten items whose total is above their counts by so many standard deviations of its noise. 4,000 draws: an interval that

@@ -59,7 +59,7 @@ def test_frequencies_of_many_trials(count, draws, q):
     assert p_value(scaled, stats.norm, bins=8) > ALARM
 
 
-@pytest.mark.slow
+@pytest.mark.slow("ranges")
 def test_halving_very_many_trials_by_rejection():
     """The least n for which its bounds hold, odd and even, in 2500 draws each; the same law as counting bits."""
     for n in (2**13, 2**13 + 1):
@@ -228,7 +228,7 @@ REJECTION_MUTATIONS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.slow("ranges")
 @pytest.mark.parametrize("mutation", REJECTION_MUTATIONS.values(), ids=REJECTION_MUTATIONS.keys())
 def test_mutations_of_the_rejection_are_caught(mutation, monkeypatch):
     monkeypatch.setattr(*mutation)

@@ -27,7 +27,7 @@ def exact_floors(n, q, bits):
     return [(total << bits) // b**n for total in sums]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("ranges")
 @pytest.mark.parametrize("q", RATES, ids=str)
 @pytest.mark.parametrize("k", [6, 7, 9, 10])
 @pytest.mark.parametrize("bits", [64, 128, 192])

@@ -101,7 +101,7 @@ def test_the_decision_says_what_was_chosen():
     assert made.choice.ends()[1].bound == 300
 
 
-@pytest.mark.slow
+@pytest.mark.slow("ranges")
 @pytest.mark.parametrize(
     ("relation", "items"), [(Relation.ADD_REMOVE, 3), (Relation.REPLACE, 1), (Relation.REPLACE, 10)]
 )

@@ -27,7 +27,7 @@ def around(rate, least):
     return sorted({int(max(least, even + k * spread)) for k in np.arange(-4, 12, 0.25)})
 
 
-@pytest.mark.slow
+@pytest.mark.slow("ranges")
 @pytest.mark.parametrize(("rate", "least"), PLANS)
 def test_the_interval_holds_the_users_of_shown_items_in_95_of_100_cases_at_every_number_of_users(rate, least):
     """Exact. Around sampled / rate, as if nothing were hidden, two standard deviations hold 0.9 and far less: it is caught."""
@@ -43,7 +43,7 @@ def test_the_interval_holds_the_users_of_shown_items_in_95_of_100_cases_at_every
     assert min(naive) < 0.1
 
 
-@pytest.mark.slow
+@pytest.mark.slow("ranges")
 @pytest.mark.parametrize(("rate", "least"), PLANS)
 def test_the_estimate_is_too_high_as_often_as_too_low(rate, least):
     """Exact, up to the chance of one sampled number, which may lie on either side. Sampled / rate is caught, as too high."""

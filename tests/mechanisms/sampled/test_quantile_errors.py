@@ -65,7 +65,7 @@ def _search_rows(made: Hierarchy, count: np.ndarray, random: np.random.Generator
     return [row for rows in found for row in rows.to_pylist()]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("accuracy")
 @pytest.mark.parametrize("how", [_tree_rows, _search_rows])
 @pytest.mark.parametrize(("law", "users"), [(law, n) for law in _clumped(1) for n in (10_000, 200_000)])
 def test_the_stated_error_of_a_rank_holds_whatever_users_share(law, users, how):

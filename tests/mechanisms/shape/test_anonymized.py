@@ -120,7 +120,7 @@ def errors(data, n, mode, relation=Relation.REPLACE, runs=20, epsilon=1):
 # Mean l1 errors at epsilon 1 and n = 10,000 under REPLACE, and the stddev of one run, of 40 and more: the mean of 20 is within
 # 5.5 standard errors of these. Fitted by squares in place of distances, sorted counts have 271, 147 and 183: the first is
 # refused.
-@pytest.mark.slow
+@pytest.mark.slow("accuracy")
 @pytest.mark.parametrize(
     ("data", "mean", "stddev", "sorted_mean", "sorted_stddev"),
     [(zipf, 741, 226, 190, 44), (uniform, 675, 340, 70, 55), (staircase, 400, 130, 171, 22)],
@@ -143,14 +143,14 @@ def test_errors_of_sorted_counts_are_told_for_any_noise():
     assert np.isfinite(np.asarray(rows.column("error"))).all() and rows.num_rows
 
 
-@pytest.mark.slow
+@pytest.mark.slow("accuracy")
 def test_adding_users_costs_less_noise_than_replacing_them():
     """Spec: 2.2 to 2.5 times less; the stddev of a run is a third of the mean."""
     found, _ = errors(zipf, 10_000, "l1", Relation.ADD_REMOVE)
     assert found < 500
 
 
-@pytest.mark.slow
+@pytest.mark.slow("accuracy")
 def test_the_error_grows_as_the_root_of_the_users_and_is_far_below_that_of_noisy_counts():
     """T10: below 6000 and a tenth of what sorting the noisy counts gives; twice the users, less than 1.7 times the error."""
     rng = np.random.default_rng(0)
@@ -163,7 +163,7 @@ def test_the_error_grows_as_the_root_of_the_users_and_is_far_below_that_of_noisy
     assert errors(zipf, 2 * n, "l1", runs=10)[0] < 1.7 * found
 
 
-@pytest.mark.slow
+@pytest.mark.slow("accuracy")
 def test_the_l2_variant_bounds_every_position():
     """With 10,000 cells no position is off by more than twice the width, in 20 runs (of which 2 in 1e4 could fail: these
     do not); and its total error is not worse than that of the fit alone by more than a tenth."""
@@ -241,7 +241,7 @@ def test_the_domain_size_is_public_and_taking_it_from_the_data_is_refused():
         anonymized_histogram(Budget(1), domain_size=10**9, mode="central")
 
 
-@pytest.mark.slow
+@pytest.mark.slow("accuracy")
 @pytest.mark.parametrize("law", ["flat", "one each", "few"])
 @pytest.mark.parametrize("items", [3, 30])
 def test_the_stated_error_of_distinct_items_is_true_where_users_have_several(law, items):

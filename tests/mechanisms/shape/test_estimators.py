@@ -152,7 +152,7 @@ def test_answers_from_a_shape_are_post_processing_and_near_the_truth(make_releas
         assert asked.guarantee().epsilon == 2
 
 
-@pytest.mark.slow
+@pytest.mark.slow("accuracy")
 @pytest.mark.parametrize(("mode", "runs"), [("l1", 30), ("central", 30)])
 def test_errors_of_answers_from_a_shape_are_as_stated(mode, runs):
     """Root mean square errors against the answers without noise: at most 2.5 times the stated ones (where sorted counts go
@@ -183,7 +183,7 @@ def test_the_curator_leaves_out_what_is_too_far_for_the_samples_it_counted():
         central_property(Budget(0.01), CoverageQuestion(90_000, 0.01), samples=10_000)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("accuracy")
 @pytest.mark.parametrize("relation", list(Relation))
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda q: q.name)
 def test_the_noise_of_the_curator_has_the_stated_stddev(question, relation):
@@ -200,7 +200,7 @@ def test_the_noise_of_the_curator_has_the_stated_stddev(question, relation):
     assert asked.guarantee().epsilon == 1
 
 
-@pytest.mark.slow
+@pytest.mark.slow("accuracy")
 @pytest.mark.parametrize("question", (*QUESTIONS, DistinctQuestion(), CoverageQuestion()), ids=lambda q: q.name)
 def test_the_stated_stddev_holds_the_noise_of_the_counted_samples_too(question):
     """300 keys: the root mean square error is at most 1.5 times what is stated; without the count's noise, entropies would

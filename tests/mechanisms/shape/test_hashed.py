@@ -86,7 +86,7 @@ def distinct(n, rng):
 
 
 # Measured at epsilon 1 under REPLACE with n = 30,000 and four buckets a user: mean and stddev of one run.
-@pytest.mark.slow
+@pytest.mark.slow("accuracy")
 @pytest.mark.parametrize(
     ("data", "mean", "stddev", "unreversed"), [(uniform, 2200, 1000, 5168), (distinct, 1520, 1280, 8060)]
 )

@@ -134,7 +134,7 @@ def two_values(rng):
 
 
 # The ratios of 200 runs are 0.75, 0.80, 0.74, 0.70 for one noise, and 0.2 to 0.4 for two.
-@pytest.mark.slow
+@pytest.mark.slow("accuracy")
 @pytest.mark.parametrize("data", [zipf, poisson, staircase, two_values])
 @pytest.mark.parametrize(("noises", "ratio"), [(1, 0.95), (2, 0.6)])
 def test_it_is_nearer_than_the_unbiased_numbers_after_a_regression(data, noises, ratio):

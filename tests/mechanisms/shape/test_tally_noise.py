@@ -151,7 +151,7 @@ def test_the_check_of_the_law_catches_mutations(name, other, monkeypatch):
         check_law(noisy.values - 7, noisy.cells, Fraction(2))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("ranges")
 @pytest.mark.parametrize("numerator", [1, 2])
 @pytest.mark.parametrize("exponent", [Fraction(1, 10**9), Fraction(1, 3), Fraction(1), Fraction(50), Fraction(5000)])
 def test_digits_of_probabilities_are_those_of_500_digits(numerator, exponent):

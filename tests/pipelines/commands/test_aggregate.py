@@ -67,7 +67,7 @@ def write(rows: pa.Table, path, format: str) -> str:
     return name
 
 
-@pytest.mark.slow
+@pytest.mark.slow("cuts")
 @pytest.mark.parametrize(
     "format, kind",
     [("parquet", pa.float64()), ("csv", pa.float64()), ("csv", DECIMAL), ("jsonl", pa.float64()), ("avro", pa.float64()),

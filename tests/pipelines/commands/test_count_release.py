@@ -50,7 +50,7 @@ def rows(directory, name="counts", files=1):
     return [part.to_pylist() for part in parts]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("cuts")
 def test_a_release_from_one_command_is_that_of_the_pure_function(run, place, tmp_path):
     out = tmp_path / "out"
     status, said, err = run("count-release", *SHAPE, "--rho", "2", "--delta", "1e-4", *job(place, out))

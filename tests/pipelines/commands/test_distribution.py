@@ -42,7 +42,7 @@ def domain(tmp_path_factory):
     return path
 
 
-@pytest.mark.slow
+@pytest.mark.slow("cuts")
 @pytest.mark.parametrize(
     ("flags", "given"),
     [

@@ -73,7 +73,7 @@ def test_from_assumptions(capsys, tmp_path):
     assert "<svg" in page and "made-up users" in page and UNKNOWN[0] in page and "http" not in page.split("</style>")[1]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("jobs")
 def test_like_an_earlier_release(released):
     told = headcount.forecast(like=released, epsilon=2)
     items = told.outlooks[0].expected["items"]
@@ -85,7 +85,7 @@ def test_like_an_earlier_release(released):
     assert repr(told) == told.text()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("jobs")
 @pytest.mark.parametrize(("of", "flags"), [("users", ""), ("events", " --of events")])
 def test_like_bounded_counts_and_another_method(key, capsys, tmp_path, of, flags):
     shared = {"user": "user", "item": "item", "epsilon": 2, "delta": 1e-6}
@@ -101,7 +101,7 @@ def test_like_bounded_counts_and_another_method(key, capsys, tmp_path, of, flags
     assert about(told.outlooks[0].expected["items"], one.table.num_rows)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("jobs")
 def test_the_method_is_that_of_the_release(key):
     one = headcount.histogram(table(), user="user", item="item", epsilon=2, delta=1e-6, of="events", **key)
     told = headcount.forecast(like=one, epsilon=2)

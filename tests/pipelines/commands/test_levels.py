@@ -86,7 +86,7 @@ def test_what_does_not_go_with_levels_is_refused(log, tmp_path, capsys):
         headcount.histogram({"user": [1]}, user="user", epsilon=1, delta=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("jobs")
 def test_a_forecast_like_a_release_in_levels_takes_another_number_of_users(log, tmp_path, capsys):
     assert run(log, tmp_path / "out", "--levels", "country,city", "--of", "events", "--format", "csv") == 0
     assert main(["forecast", "--like", str(tmp_path / "out"), "--epsilon", "1", "--users", "8e3"]) == 0

@@ -28,7 +28,7 @@ def events(tmp_path_factory):
     return path
 
 
-@pytest.mark.slow
+@pytest.mark.slow("cuts")
 @pytest.mark.parametrize(
     ("flags", "budget", "given"),
     [

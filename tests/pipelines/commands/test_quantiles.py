@@ -51,7 +51,7 @@ def test_quantiles_and_ranges_of_one_sample(run, place, tmp_path):
     assert rows(ranges, "ranges") == [tree.range_counts([(-5, 3.25), (3.25, 15)]).to_pylist()]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("cuts")
 def test_a_search_for_one_quantile_is_that_of_the_pure_function(run, place, tmp_path):
     """And it is near the median: the rank has a stddev of 0.02 in a round of 3,000 users, and a part has 0.02 of them. So 0.15
     off, or no row, is seven standard deviations in one of seven rounds: below 1e-10."""
@@ -113,7 +113,7 @@ def _as_avro(table, path):
         fastavro.writer(file, {"type": "record", "name": "Row", "fields": fields}, table.to_pylist())
 
 
-@pytest.mark.slow
+@pytest.mark.slow("cuts")
 @pytest.mark.parametrize(("name", "write"), [("e.csv", _as_csv), ("e.jsonl", _as_jsonl), ("e.avro", _as_avro)])
 def test_every_format_gives_the_same_quantiles(run, place, tmp_path, name, write):
     write(pq.read_table(place / "events.parquet", columns=["who", "value"]), place / name)

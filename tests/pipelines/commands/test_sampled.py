@@ -30,7 +30,7 @@ def place(tmp_path_factory):
     return make_place(tmp_path_factory.mktemp("sampled"))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("cuts")
 def test_a_sample_from_one_command_is_that_of_the_pure_function(run, place, tmp_path):
     out = tmp_path / "out"
     words = ["sampled", *SHAPE, *PROMISE, "--max-items", "2", "--relation", "replace"]
@@ -142,7 +142,7 @@ def test_the_items_per_user_are_chosen_and_the_report_says_so(run, place, tmp_pa
     sampling_plan.calibrate_sample.cache_clear()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("jobs")
 @pytest.mark.parametrize(
     "command",
     [

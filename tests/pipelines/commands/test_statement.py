@@ -127,7 +127,7 @@ def told(report, over_time=None):
     return markdown(facts_of(report), over_time, found)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("jobs")
 @pytest.mark.parametrize("job", [*WIRED, *STORED])
 def test_every_job_has_a_statement_and_a_record(job):
     report = report_of(job, label="visits", period="May")

@@ -30,7 +30,7 @@ def words(tmp_path_factory):
     return ["histogram", *words]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("cuts")
 @pytest.mark.parametrize("method", ["one-stage", "estimates"])
 def test_the_same_bytes_whether_chunks_stay_or_travel(run, words, tmp_path, monkeypatch, method):
     looked_up = []
@@ -59,7 +59,7 @@ def test_the_same_bytes_whether_chunks_stay_or_travel(run, words, tmp_path, monk
     assert released("travels") == (expected, 0)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("cuts")
 @pytest.mark.parametrize("method", ["one-stage", "estimates"])
 def test_the_same_bytes_where_rows_wait_on_disk(run, words, tmp_path, monkeypatch, method):
     """With a limit of nothing all of them do; also where bundles are repeated."""

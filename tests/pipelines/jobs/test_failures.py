@@ -19,7 +19,7 @@ from headcount.pipelines.sources.read import ReadEvents
 CANARY = "CANARY-7f3a"
 
 
-@pytest.mark.slow
+@pytest.mark.slow("kills")
 @pytest.mark.parametrize("mode", ["in_memory", "multi_processing"])
 def test_a_failed_pipeline(tmp_path, caplog, mode):
     (tmp_path / "1.csv").write_text("user,item\na,b\n")

@@ -14,7 +14,7 @@ from tests import secret_manager
 SECRET = "projects/p1/secrets/headcount-key/versions/3"
 
 
-@pytest.mark.slow
+@pytest.mark.slow("services")
 def test_workers_fetch_the_key_and_give_the_rows_of_a_key_file(tmp_path):
     columns = {"user": [f"u{n % 500}" for n in range(2000)], "item": [f"i{n % 7}" for n in range(2000)]}
     pq.write_table(pa.table(columns), tmp_path / "events.parquet")

@@ -105,7 +105,7 @@ def check_and_run_again(driver, outputs):
     assert os.listdir(driver.around) == ["out"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("kills")
 def test_killed_before_any_change_of_a_file(driver, outputs):
     """Before the n-th change that it makes to files, for every n until it gets through; an old output is to be replaced."""
     seen = []
@@ -123,7 +123,7 @@ def test_killed_before_any_change_of_a_file(driver, outputs):
     assert all(state in seen for state in states)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("kills")
 def test_killed_at_any_moment(driver, outputs):
     """At moments that are spread over the life of a job, a little beyond its end; each finds what the one before left."""
     driver.put(None)

@@ -364,7 +364,7 @@ sys.exit(main.main(sys.argv[1:]))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow("kills")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_stopped_job_leaves_no_output(run, events, tmp_path, how):
     """Stopped in the middle of its commit. After kill -9 the next run removes what is left."""

@@ -75,7 +75,7 @@ def _ordinary() -> tuple[np.ndarray, np.ndarray]:
     return np.arange(1, 10_001), np.arange(10_000) % 1000
 
 
-@pytest.mark.slow
+@pytest.mark.slow("sizes")
 def test_a_busy_user_costs_by_its_items_and_not_by_its_rows(tmp_path, base):
     """2,500,000 rows of one user on 100,000 items beside 10,000 of others: 45 MB of rows in one shard, 3 MB of pairs."""
     generator = np.random.default_rng(5)
@@ -94,7 +94,7 @@ def test_a_busy_user_costs_by_its_items_and_not_by_its_rows(tmp_path, base):
     assert peak - base < 300 * MB
 
 
-@pytest.mark.slow
+@pytest.mark.slow("sizes")
 def test_an_item_that_everybody_holds(tmp_path, base):
     user, item = _ordinary()
     users = np.concatenate([np.arange(300_000), user])
@@ -106,7 +106,7 @@ def test_an_item_that_everybody_holds(tmp_path, base):
     assert peak - base < 200 * MB
 
 
-@pytest.mark.slow
+@pytest.mark.slow("sizes")
 def test_very_long_names_are_dropped_row_by_row(tmp_path, base):
     """400 names of 1 MB each, read 32 MB at a time: never all of them are held."""
     user, item = _ordinary()

@@ -33,7 +33,7 @@ def account(url, ledger, key):
     return {"ledger": url, "dataset": "many", "key_file": key}
 
 
-@pytest.mark.slow
+@pytest.mark.slow("kills")
 @pytest.mark.parametrize("frame", [FRAME, FEW], ids=["the same names", "nothing at all"])
 @pytest.mark.parametrize("name", ["partitions", "histogram", "aggregate", "top", "count_release", "sampled"])
 def test_the_same_rows_of_other_data_are_no_retry(account, ledger, name, frame):
@@ -75,7 +75,7 @@ def command(run, url, ledger, key, tmp_path):
     return made
 
 
-@pytest.mark.slow
+@pytest.mark.slow("kills")
 @pytest.mark.parametrize(
     ("name", "own"),
     [
@@ -104,7 +104,7 @@ def digest(report):
     return report["details"]["input_digest"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("cuts")
 def test_the_digest_is_the_same_however_the_input_comes(command, account, tmp_path):
     """In a call and in a job, in any order, shards, batches and worker processes; without a ledger there is none."""
     called = headcount.histogram(FRAME, **NAMES, **account, release_id="r1").report
@@ -159,7 +159,7 @@ def test_what_a_release_is_known_by():
     assert len({known(), *(known(**changed) for changed in others)}) == 1 + len(others)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("kills")
 @pytest.mark.parametrize("name", ["histogram", "total"])
 @pytest.mark.parametrize("booked", [True, False], ids=["with a ledger", "without one"])
 def test_a_finished_release_is_told_of_and_not_refused(run, url, ledger, key, tmp_path, name, booked):

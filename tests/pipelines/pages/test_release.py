@@ -64,7 +64,7 @@ def wrong_numbers(folder):
     return {(number, text) for number, text in page_of(folder).numbers() if number not in known}
 
 
-@pytest.mark.slow
+@pytest.mark.slow("jobs")
 @pytest.mark.parametrize("job", OF_EVENTS)
 def test_every_number_is_released(saved, job):
     assert wrong_numbers(saved(job)) == set()
@@ -269,7 +269,7 @@ def test_nothing_came_out(tmp_path):
     assert wrong_numbers(tmp_path / "out") == set()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("sizes")
 def test_a_hundred_thousand_items_are_a_small_page(saved, tmp_path):
     outcome = made_output(tmp_path / "many", saved("estimates"), 100_000)
     page = release_page(outcome)

@@ -87,7 +87,7 @@ class Driver:
         assert self._process.wait(60) == 0
 
 
-@pytest.mark.parametrize("step", [pytest.param(19, marks=pytest.mark.slow), 90])
+@pytest.mark.parametrize("step", [pytest.param(19, marks=pytest.mark.slow("kills")), 90])
 def test_killed_at_steps_of_a_run(tmp_path, step):
     """Before each 19th or 90th statement and commit of the ledger and change of files, until it gets through. (Before every one
     takes an hour.)
@@ -121,7 +121,7 @@ def test_killed_at_steps_of_a_run(tmp_path, step):
     assert seen == {0, 1, 2, 3, 4} if step == 19 else len(seen) > 1
 
 
-@pytest.mark.parametrize("runs", [pytest.param(40, marks=pytest.mark.slow), 3])
+@pytest.mark.parametrize("runs", [pytest.param(40, marks=pytest.mark.slow("races")), 3])
 def test_runs_race_for_one_limit(tmp_path, runs):
     """Runs of different periods, all at once, for a limit of half of them: as many releases are made as it has room for."""
     report = Report(tmp_path)

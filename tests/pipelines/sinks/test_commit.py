@@ -208,7 +208,7 @@ def test_what_a_cut_commit_left_is_removed_by_the_next_run(objects, monkeypatch,
     raise AssertionError("the commit never ended")
 
 
-@pytest.mark.slow
+@pytest.mark.slow("races")
 @pytest.mark.parametrize("same_files", [True, False], ids=["one list of files", "each its own files"])
 @CASES
 def test_attempts_at_once_end_in_a_whole_output(objects, monkeypatch, target, same_files):
@@ -227,7 +227,7 @@ def test_attempts_at_once_end_in_a_whole_output(objects, monkeypatch, target, sa
         assert_whole()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("kills")
 @CASES
 def test_one_of_two_attempts_may_die(objects, monkeypatch, target):
     """The other one succeeds; if the dying one took away its report, then it comes back when the commit is repeated."""

@@ -71,7 +71,7 @@ def words(tmp_path, events):
     return flags, pa.concat_tables(parts), {name: part for name, part in report.items() if name != "files"}
 
 
-@pytest.mark.slow
+@pytest.mark.slow("services")
 def test_a_job_from_table_to_table(warehouse, events, words, capsys):
     flags, rows, report = words
     warehouse.add("events", events)
@@ -284,7 +284,7 @@ def patched_requests(monkeypatch, before, after=lambda: None):
     monkeypatch.setattr(requests.Session, "request", request)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("kills")
 @pytest.mark.parametrize("lost", ["request", "answer"])
 @pytest.mark.parametrize("overwrite", [False, True], ids=["new", "overwrite"])
 def test_a_commit_that_is_cut_anywhere_can_run_again(warehouse, monkeypatch, overwrite, lost):
@@ -311,7 +311,7 @@ def test_a_commit_that_is_cut_anywhere_can_run_again(warehouse, monkeypatch, ove
     raise AssertionError("the commit never ended")
 
 
-@pytest.mark.slow
+@pytest.mark.slow("races")
 @pytest.mark.parametrize("overwrite", [False, True], ids=["new", "overwrite"])
 def test_attempts_at_once_load_once(warehouse, monkeypatch, overwrite):
     for seed in range(6):

@@ -66,7 +66,7 @@ def test_a_complete_table_is_never_removed(warehouse):  # noqa: F811
     assert_whole(warehouse)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("kills")
 @pytest.mark.parametrize("overwrite", [False, True], ids=["new", "overwrite"])
 def test_an_attempt_that_lags_behind_and_dies_undoes_nothing(warehouse, monkeypatch, overwrite):  # noqa: F811
     """Another one does the whole commit before its request k; after that request it dies."""

@@ -29,7 +29,7 @@ def run(*words):
     return subprocess.run(command, capture_output=True, text=True)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("services")
 def test_local_files_need_no_extra(tmp_path):
     pq.write_table(pa.table({"user": ["u"] * 9, "item": ["i"] * 9}), tmp_path / "e.parquet")
     done = run("--input", tmp_path / "e.parquet", "--output", tmp_path / "out")

@@ -88,7 +88,7 @@ def job(store, *words):
     assert main(["histogram", *SHAPE, *words, *store[1]]) == 0
 
 
-@pytest.mark.slow
+@pytest.mark.slow("services")
 def test_a_job_gives_the_same_bytes_as_on_this_machine(store, bucket, key, tmp_path):
     """From each kind of file in turn, to another format each."""
     names = ["parquet", "csv.gz"] if bucket.startswith("s3") else ["parquet", "jsonl", "avro"]
@@ -107,7 +107,7 @@ def test_a_job_gives_the_same_bytes_as_on_this_machine(store, bucket, key, tmp_p
         assert stores.siblings(there, ".tmp-") == []
 
 
-@pytest.mark.slow
+@pytest.mark.slow("services")
 def test_an_output_is_shown_and_verified(store, bucket, run):
     """Flags of Beam lead there, as they led the job."""
     out = f"{bucket}/out"
@@ -139,7 +139,7 @@ def write(target, texts):
     return written
 
 
-@pytest.mark.slow
+@pytest.mark.slow("services")
 def test_refusals_leftovers_and_replacing(bucket):
     """Also an output of no bytes, which S3 does not take as an upload."""
     new = target(bucket, overwrite=False)
@@ -160,7 +160,7 @@ def test_refusals_leftovers_and_replacing(bucket):
     assert stores.names(bucket) == ["out/counts-00000-of-00001.jsonl", "out/report.json", "outer.csv"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("kills")
 def test_a_commit_that_was_cut_is_completed_or_removed(bucket, monkeypatch):
     """After the first of two files; tests/pipelines/test_commit.py cuts it everywhere."""
     new = target(bucket, overwrite=False)

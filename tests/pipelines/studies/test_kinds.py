@@ -110,7 +110,7 @@ def test_keys_partly_public_say_pages_and_not_rows():
     assert told.assumed is not None and told.level is None
 
 
-@pytest.mark.slow
+@pytest.mark.slow("jobs")
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("flags", ["", "--home", "--of events"])
 def test_levels_from_assumptions_beside_a_release(key, law, flags):
@@ -132,7 +132,7 @@ def test_levels_from_assumptions_beside_a_release(key, law, flags):
         assert within(factor, each.expected["half_width"].mean, width), each.level
 
 
-@pytest.mark.slow
+@pytest.mark.slow("jobs")
 @pytest.mark.parametrize("law", LAWS)
 def test_partly_public_from_assumptions_beside_a_release(key, law):
     """Pages within a factor of 1.5, half widths of a page on a day, zeros included, within 1.5."""
@@ -146,7 +146,7 @@ def test_partly_public_from_assumptions_beside_a_release(key, law):
     assert within(1.5, told.expected["half_width"].mean, width)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("jobs")
 @pytest.mark.parametrize("law", ["anywhere", "one country", "few active"])
 @pytest.mark.parametrize("flags", [{}, {"home": True}, {"of": "events"}], ids=["users", "home", "events"])
 def test_levels_like_a_release(key, law, flags):
@@ -164,7 +164,7 @@ def test_levels_like_a_release(key, law, flags):
         assert within(1.3 if "home" in flags else 5, each.expected["half_width"].mean, width), each.level
 
 
-@pytest.mark.slow
+@pytest.mark.slow("jobs")
 def test_partly_public_like_a_release(key):
     """From a release at epsilon 1, that at 2: pages within a factor of 2, half widths within 1.5."""
     log = tree_log("few active")

@@ -130,7 +130,7 @@ def told_by(population: Population, release: Release) -> tuple[user_model.UserEv
     return told, NoisyCounts(bounded, decided.plan.counts.stddev, min(1.0, kept), None)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("jobs")
 @pytest.mark.parametrize(
     ("model", "users", "factor"),
     [(UserModel(0.9, 0.7, 0.0), 60_000, 2), (UserModel(0.2, 1.0, 0.4, heavy=True), 40_000, 5)],

@@ -30,7 +30,7 @@ def log(users=3000, items=30, per_user=6):
 DATA = in_memory([log()])
 
 
-@pytest.mark.slow
+@pytest.mark.slow("jobs")
 def test_all_methods_answer_their_question(make_release):
     methods = methods_of(QUESTIONS, DATA.items_per_user(0.9))
     assert {method.question for method in methods} == {*QUESTIONS}

@@ -46,7 +46,7 @@ def found(request):
     return request.param, outcomes(*MADE[request.param]())
 
 
-@pytest.mark.slow
+@pytest.mark.slow("jobs")
 def test_every_choice_says_what_can_be_said_of_it(found):
     name, each = found
     for one in each:
@@ -57,7 +57,7 @@ def test_every_choice_says_what_can_be_said_of_it(found):
         assert one.left_out is None or 0 <= one.left_out <= 1
 
 
-@pytest.mark.slow
+@pytest.mark.slow("jobs")
 def test_what_is_said_is_far_from_both_ends(found):
     """An item needs 22 users at a bound of 1 and 300,000 at one of 10,000; what is typical lies within a factor of ten."""
     name, each = found
