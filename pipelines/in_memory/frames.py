@@ -7,7 +7,7 @@ import dataclasses
 import difflib
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -17,7 +17,7 @@ from headcount.mechanisms.batches.frames import FRAMES, collected, frame_reader,
 from headcount.mechanisms.columns.keys import Keys
 from headcount.mechanisms.columns.nested import column_at, found_type, is_list
 from headcount.mechanisms.columns.preparation import Preparation
-from headcount.mechanisms.columns.row_schema import asked, user_keys
+from headcount.mechanisms.columns.row_schema import RowSchema, asked, user_keys
 from headcount.mechanisms.domains.domain_files import DomainFile
 from headcount.mechanisms.domains.given_domain import GivenDomain
 from headcount.mechanisms.errors import InputError
@@ -28,6 +28,8 @@ from headcount.pipelines.flags.people import person_rows
 from headcount.pipelines.flags.protection import window
 from headcount.pipelines.storage import stores
 from headcount.pipelines.suggestions import each_of
+
+_Rows = TypeVar("_Rows", bound=RowSchema)
 
 _GIVE = f"{FRAMES}, a dict of lists, or a list of dicts"
 
@@ -42,27 +44,14 @@ class Events(NamedTuple):
 def counted(data: Any, args: argparse.Namespace) -> Events:
     """Users, items and counts."""
     row_schema = asked(**options.rows(args), prepare=options.preparation(args))
-    reader = _reader(data, row_schema.columns, row_schema.prepare, row_schema.named)
-    for column in row_schema.items:
-        found = found_type(reader.schema, column.source)
-        plain = (
-            found.value_type if found is not None and column.source == row_schema.explode and is_list(found) else found
-        )
-        # The result has the column in its own type: were that a text until a row tells more, the first row would be seen.
-        if plain is not None and pa.types.is_null(plain) and not column.unit and not column.edges:
-            raise InputError(
-                f"column {column.source!r} holds no value that tells its type: give a frame whose schema says it"
-            )
-    row_schema = row_schema.of_schema(reader.schema)
+    reader, row_schema = _typed(data, row_schema)
     read = (part for batch in reader for part in row_schema.parts(batch))
     return Events((row_schema.batch(batch, place) for batch, place in _placed(read)), row_schema.shown)
 
 
 def people(data: Any, args: argparse.Namespace) -> Events:
     """Users with what a question about people needs: times, steps, and values that they are told apart by."""
-    asked_for = person_rows(args)
-    reader = _reader(data, asked_for.columns, asked_for.prepare, asked_for.named)
-    rows = asked_for.of_schema(reader.schema)
+    reader, rows = _typed(data, person_rows(args))
     return Events((rows.batch(batch, place) for batch, place in _placed(reader)), rows.shown if rows.items else None)
 
 
@@ -102,6 +91,20 @@ def values(data: Any, args: argparse.Namespace, axis: Axis, leaves: Leaves) -> E
             yield _contributions(columns, users, leaf, args, dataclasses.replace(place, item=args.value))
 
     return Events(batches(), None)
+
+
+def _typed(data: Any, rows: _Rows) -> tuple[pa.RecordBatchReader, _Rows]:
+    """The columns that rows are made of, and the same schema with their types."""
+    reader = _reader(data, rows.columns, rows.prepare, rows.named)
+    for column in rows.items:
+        found = found_type(reader.schema, column.source)
+        plain = found.value_type if found is not None and column.source == rows.explode and is_list(found) else found
+        # The result has the column in its own type: were that a text until a row tells more, the first row would be seen.
+        if plain is not None and pa.types.is_null(plain) and not column.unit and not column.edges:
+            raise InputError(
+                f"column {column.source!r} holds no value that tells its type: give a frame whose schema says it"
+            )
+    return reader, rows.of_schema(reader.schema)
 
 
 def _reader_and_users(

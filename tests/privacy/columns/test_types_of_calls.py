@@ -129,3 +129,22 @@ def test_a_column_that_tells_no_type_is_refused_where_the_result_would_show_it()
     for item, shown in (("x:0,1", pa.string()), ("x:day", pa.date32()), ("x:int", pa.int64())):
         assert in_a_call(nobody, item) == (shown, {})
     assert in_a_call(pa.table({"user": pa.array([], "string"), "x": pa.array([], "int8")}), "x") == (pa.int8(), {})
+
+
+DAYS = {"time": "at", "from_": "2026-11-02", "to": "2026-11-08"}
+PEOPLE: dict[str, dict[str, Any]] = {
+    "activity": {},
+    "actives": DAYS,
+    "funnel": {"time": "at", "step": ["item=i", "item=j"]},
+    "retention": DAYS,
+}
+
+
+@pytest.mark.parametrize("where", [None, "item = i"])
+@pytest.mark.parametrize("name", PEOPLE)
+def test_a_value_of_by_that_one_user_alone_has_tells_no_type(name, where):
+    """Else the result's column would be a text without that user, and with it a number, a date or a truth."""
+    ask = {"user": "user", "by": "x", "epsilon": 1e4, "delta": 1e-4, "drop_null": True, "where": where, **PEOPLE[name]}
+    others = [{"user": f"u{k}", "item": "i", "at": datetime.date(2026, 11, 2), "x": None} for k in range(USERS)]
+    with pytest.raises(headcount.InputError, match="'x' holds no value that tells its type"):
+        getattr(headcount, name)(others, **ask)
