@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
 LONGEST = 60  # letters of a name, as in report.json
+# Of the URL of a ledger: a user's password, to the last @, and one among the options.
+_PASSWORD = re.compile(r"(?i)(postgres\w*(?:\+\w+)?://[^/:@]*:).*(?=@)|([?&]\w*password=)[^&]*", re.DOTALL)
+
+
+def masked(word: str) -> str:
+    """The word with stars for the password of a URL in it."""
+    return _PASSWORD.sub(lambda found: f"{found[1] or found[2]}***", word)
 
 
 def one_line(text: str) -> str:
-    """The text with a space for every letter that would move, colour or hide what stands beside it."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
+    """The text without passwords, and with a space for every letter that would move, colour or hide what stands beside it."""
+    words = "".join(letter if letter.isprintable() else " " for letter in text)
+    return " ".join(map(masked, words.split(" ")))
 
 
 def name(value: object, longest: int = LONGEST) -> str:

@@ -38,9 +38,14 @@ class KeySource(Protocol):
         """The 32 bytes of the key, or a ParameterError that says how to provide it."""
 
 
+def looks_like_key(text: str) -> bool:
+    """Whether this is what a key looks like."""
+    return _HEX_KEY.fullmatch(os.fsencode(text.strip())) is not None
+
+
 def _refuse_key_as_name(name: str, what: str) -> None:
-    """A key given in place of its location would travel with the pipeline and show up in messages."""
-    if _HEX_KEY.fullmatch(os.fsencode(name.strip())):
+    """A key given in place of its location, or of an id, would travel with the pipeline and show up in messages and reports."""
+    if looks_like_key(name):
         raise ParameterError(
             f"the {what} looks like a key itself (64 hexadecimal digits); give the {what}, not the key"
         )
@@ -265,6 +270,8 @@ class Release:
             )
         if id is None:
             id = secrets.token_hex(16)
+        if isinstance(id, str):
+            _refuse_key_as_name(id, "id of the release")
         if not isinstance(id, str) or not _RELEASE_ID.fullmatch(id):
             raise ParameterError(f"a release id is 1 to 64 letters, digits, dots, dashes or underscores, got {id!r}")
         if windows is not None and not isinstance(windows, Windows):

@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.randomness.keys import looks_like_key
 from headcount.pipelines.flags.flag import add
 
 AUTO = "auto"  # in place of a release id: one that follows from what is released
@@ -28,6 +29,15 @@ def add_ledger(group: argparse._ActionsContainer, required: bool = False) -> Non
         required=required,
         help="the ledger that keeps the account of releases: sqlite:///FILE or postgresql://USER@HOST/DATABASE",
     )
+
+
+def release_id(text: str) -> str:
+    """Reads an id; a key in its place would stand in messages and in the report."""
+    if looks_like_key(text):
+        raise argparse.ArgumentTypeError(
+            "must be an id, and this looks like a key (64 hexadecimal digits): give the id of the release, and never a key"
+        )
+    return text
 
 
 def check(args: argparse.Namespace) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.pipelines.flags.account import add_account
+from headcount.pipelines.flags.account import add_account, release_id
 from headcount.pipelines.flags.flag import add
 from headcount.pipelines.flags.numbers import memory_size, number, whole_number
 from headcount.pipelines.flags.protection import add_protection
@@ -347,6 +347,7 @@ def add_release(parser: argparse.ArgumentParser) -> None:
         group,
         "--release-id",
         reported=False,
+        type=release_id,
         metavar="ID",
         help="only to repeat a release of the same input: its id (and its key); auto, with a ledger: an id that follows from "
         "data set, label, period and parameters, so that a job that is run again is no new release",

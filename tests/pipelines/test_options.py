@@ -303,6 +303,10 @@ def test_a_release_is_repeated_only_with_its_key(tmp_path):
     assert (made.id, made.key_source) == ("again", KeyFile(path))
     with pytest.raises(ParameterError, match="a/b"):
         release(None, "--release-id", "a/b", "--key-file", path)
+    for words in (["--key-file", path], []):  # without a key, an id is told
+        with pytest.raises(ParameterError, match="--release-id must be an id, and this looks like a key") as error:
+            release(None, "--release-id", "5E" * 32, *words)
+        assert "5E5E" not in str(error.value)
 
 
 def test_a_bad_key_is_refused_before_a_local_run(tmp_path):

@@ -12,8 +12,17 @@ from tests.pipelines.ledger.test_states import *  # noqa: F403
 from tests.pipelines.ledger.test_users import *  # noqa: F403
 from tests.postgres.conftest import PASSWORD
 
+REPORT = """
+data: {{input: {folder}/events.csv, user: user}}
+key_file: {folder}/key
+ledger: {url}
+dataset: visits
+output: {folder}/out
+releases: {{all: {{command: total, epsilon: 0.1}}}}
+"""
 
-def test_no_password_is_told(run, call, ledger, url):
+
+def test_no_password_is_told(run, call, job, ledger, url, tmp_path):
     call()
     assert PASSWORD in url
     said = [
@@ -21,7 +30,11 @@ def test_no_password_is_told(run, call, ledger, url):
     ]
     said.append(run("ledger", "show", "--ledger", url.replace("ledger_", "nowhere_")))
     said.append(run("ledger", "show", "--ledger", url.replace("headcount:", "nobody:")))
-    assert [status for status, _, _ in said] == [0, 0, 0, 0, 2, 2]
+    (tmp_path / "report.yaml").write_text(REPORT.format(folder=tmp_path, url=url))
+    checked = run("run", tmp_path / "report.yaml", "--check")
+    assert url.replace(PASSWORD, "***") in checked[1]
+    said += [checked, run("total", "--dataset", "visits", "--ledger=", url), run("plan", tmp_path / "report.yaml")]
+    assert [status for status, _, _ in said] == [0, 0, 0, 0, 2, 2, 0, 2, 0]
     assert not any(PASSWORD in out or PASSWORD in " ".join(err) for _, out, err in said)
     with pytest.raises(Exception) as error:  # noqa: B017
         call(ledger=url.replace("headcount:", "nobody:"))

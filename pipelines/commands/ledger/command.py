@@ -13,7 +13,7 @@ from headcount.mechanisms.accounting.windows import WINDOWS
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines.command import Command, add_json, say
 from headcount.pipelines.flags import numbers
-from headcount.pipelines.flags.account import add_ledger
+from headcount.pipelines.flags.account import add_ledger, release_id
 from headcount.pipelines.flags.flag import add
 from headcount.pipelines.flags.groups import short_text
 from headcount.pipelines.ledger.account import open_ledger
@@ -104,7 +104,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         resolve,
     )
     _add_name(resolved, optional=True)
-    resolved.add_argument("--release-id", metavar="ID", help="only the entry of this release")
+    resolved.add_argument("--release-id", type=release_id, metavar="ID", help="only the entry of this release")
     word = resolved.add_mutually_exclusive_group()
     word.add_argument(
         "--gave-up",

@@ -12,6 +12,7 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines.command import Command, UnsettledError, say
 from headcount.pipelines.flags.groups import short_text
 from headcount.pipelines.reports.summary import title
+from headcount.pipelines.terminal import masked
 
 if TYPE_CHECKING:
     from headcount.pipelines.report_file import run as reports
@@ -79,7 +80,7 @@ def described(checked: reports.Checked) -> str:
     parts = []
     for job, looked in zip(checked.jobs, checked.looked, strict=True):
         there = ["it is there already: it is made again, to the same bytes and at no cost"] if looked.there else []
-        lines = [f"headcount {shlex.join(job.argv)}", looked.source.description(), *there, ""]
+        lines = [f"headcount {shlex.join(map(masked, job.argv))}", looked.source.description(), *there, ""]
         lines += job.command.explained(job.args()).splitlines()
         parts.append("\n".join([f"{job.name}:", *(f"  {line}".rstrip() for line in lines)]))
     end = f"{checked.report.path} can be run: no row was read, and nothing is spent"

@@ -101,7 +101,7 @@ def test_key_environment(monkeypatch):
     assert source.fetch() == b"\x5e" * 32
 
 
-@pytest.mark.parametrize("make", [KeyFile, KeyEnvironment, write_key_file])
+@pytest.mark.parametrize("make", [KeyFile, KeyEnvironment, write_key_file, lambda key: Release(KeyFile("key"), key)])
 def test_a_key_in_place_of_its_location_is_refused_without_showing_it(make):
     key = secrets.token_hex(32)
     with pytest.raises(ParameterError, match="looks like a key itself") as error:
