@@ -20,6 +20,7 @@ from headcount.transforms import Histogram
 from tests.called_jobs import OF_EVENTS, called
 from tests.golden import events
 from tests.golden.digests import DIGESTS, after, parts
+from tests.privacy.independence import Words
 from tests.runners.jobs import JOBS, column
 
 KNOWN = json.loads(DIGESTS.read_text())
@@ -34,8 +35,11 @@ def data(tmp_path_factory):
 
 @pytest.mark.seconds
 @pytest.mark.parametrize("job", OF_EVENTS)
-def test_a_call_releases_what_the_command_does(job, data, tmp_path):
+def test_a_call_releases_what_the_command_does(job, data, tmp_path, monkeypatch):
+    """And no two of its draws share a lane, and no two measures a subkey: `tests/privacy/randomness` has what this must see."""
+    words = Words(monkeypatch)
     result, args = called(job, data)
+    assert words.all > 0 and words.twice == words.shared == 0
     result.save(tmp_path / "out", format="csv", output_files=args.output_files)
     assert after(KNOWN, f"command: {job}", parts(tmp_path / "out", data), None)[1] == []
 

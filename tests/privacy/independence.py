@@ -1,16 +1,26 @@
-"""What audits of independence share: the words that lanes gave out, and a test of two columns of draws."""
+"""What audits of independence share: the lanes and words that draws were made from, and a test of two columns of draws."""
 
 from __future__ import annotations
 
+import itertools
+import sys
+from collections import Counter, defaultdict
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pytest
 from scipy import stats
 
+from headcount.mechanisms.randomness import lane_ids
 from headcount.mechanisms.randomness.lanes import Lanes
 
 #: The false-alarm rate of one test of independence over the choice of the key (the chi-square law at classes of 25 and more).
 ALARM = 1e-8
+
+# Modules that say beside a decision's data which draw of its step it is. All others make one decision for each subkey.
+_NUMBERED = {"headcount.mechanisms.count_release.rounds", "headcount.mechanisms.people.table"}
 
 
 def dependence(one: npt.ArrayLike, other: npt.ArrayLike, classes: int = 5) -> float:
@@ -43,11 +53,17 @@ def _classes(column: np.ndarray, classes: int) -> np.ndarray:
 
 
 class Words:
-    """Records every block of the cipher that a lane reads, and says how many were read more than once."""
+    """Records every block of the cipher that a lane reads, and what the lane is of.
+
+    `twice` are words that two draws have both read. `shared` are lanes that nothing but data keep apart: data that happen to
+    differ hide that two measures have one subkey. So under one subkey an item, a user or a decision may be drawn for once,
+    whatever its sum, its rows or its table.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._read: dict[bytes, list[np.ndarray]] = {}
-        init, encrypt = Lanes.__init__, Lanes._encrypt
+        self._names: defaultdict[bytes, Counter[Any]] = defaultdict(Counter)
+        init, encrypt, digests = Lanes.__init__, Lanes._encrypt, lane_ids._digests
 
         def keyed(lanes: Lanes, block_key: bytes, ids: npt.NDArray[np.uint64]) -> None:
             init(lanes, block_key, ids)
@@ -57,12 +73,19 @@ class Words:
             self._read.setdefault(lanes.recorded_key, []).append(blocks.reshape(-1, 2).copy())  # type: ignore[attr-defined]
             return encrypt(lanes, blocks)
 
+        def named(lane_key: bytes, purpose: bytes, head: Any, pieces: list[Any]) -> npt.NDArray[np.uint64]:
+            numbered = sys._getframe(2).f_globals["__name__"] in _NUMBERED  # who asked for lanes
+            self._names[lane_key].update(_names(purpose, head, pieces[0], numbered))
+            return digests(lane_key, purpose, head, pieces)
+
         monkeypatch.setattr(Lanes, "__init__", keyed)
         monkeypatch.setattr(Lanes, "_encrypt", recorded)
+        monkeypatch.setattr(lane_ids, "_digests", named)
 
     def forget(self) -> None:
         """Starts anew."""
         self._read.clear()
+        self._names.clear()
 
     @property
     def all(self) -> int:
@@ -74,3 +97,19 @@ class Words:
         """How many words were read that had been read before."""
         whole = [np.concatenate(parts) for parts in self._read.values()]
         return sum(len(blocks) - len(np.unique(blocks, axis=0)) for blocks in whole)
+
+    @property
+    def shared(self) -> int:
+        """How many lanes were asked for under a subkey that had drawn for the same item, user or decision before."""
+        return sum(times - 1 for names in self._names.values() for times in names.values())
+
+
+def _names(purpose: bytes, head: Any, first: tuple[npt.NDArray[np.int64], pa.Buffer], numbered: bool) -> list[Any]:
+    """What lanes are of, without their data. A user may have several in one call, of other rows each."""
+    offsets, content = first[0].tolist(), pa.py_buffer(first[1]).to_pybytes()
+    texts = [content[start:end] for start, end in itertools.pairwise(offsets)]
+    if purpose == b"headcount.draws":
+        return [(draw, table if numbered else b"") for draw, table in zip(head["draw"].tolist(), texts, strict=True)]
+    users = purpose == b"headcount.users"
+    names = [("name", *each) for each in zip(head["user" if users else "item"].tolist(), texts, strict=True)]
+    return list(set(names)) if users else names

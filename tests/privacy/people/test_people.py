@@ -23,6 +23,7 @@ from headcount.mechanisms.batches.user_shards import value_users_of
 from headcount.mechanisms.bounding.steps import bound_shard
 from headcount.mechanisms.columns.person_rows import asked_of_people
 from headcount.mechanisms.people import funnel as funnels
+from headcount.mechanisms.people import release as releases
 from headcount.mechanisms.people import retention as retentions
 from headcount.mechanisms.people.ask import actives, activity, funnel, retention
 from headcount.mechanisms.people.records import Records, UserRows, records_of
@@ -30,6 +31,7 @@ from headcount.mechanisms.people.table import OneRowStep, make_table
 from headcount.mechanisms.randomness.keys import KeyFile, Release
 from tests.fixed_key import write_fixed_key
 from tests.mechanisms.people.logs import cells, log
+from tests.privacy.draws import Draws
 
 COUNTRIES = ["at", "de", "fr"]
 STEPS = ["page=/", "page=/cart", "page=/paid"]
@@ -256,3 +258,23 @@ def test_names_take_their_part_and_all_adds_up():
     both = funnel(Budget(1.0, 1e-6), STEPS, by=True, noise="gaussian").guarantee()
     assert sum(step.delta for step in both.mechanisms) <= 1e-6 and both.delta == 1e-6
     assert funnel(Budget(1.0, 1e-6), STEPS).guarantee().delta == 0.0
+
+
+def drawn_cost(relation, release, monkeypatch):
+    """What the noise that is drawn costs at most, of names and of cells: one user changes one of each, or two if replaced."""
+    draws = Draws(monkeypatch)
+    users = contribution_batch(pa.array([f"u{k}" for k in range(400)]), pa.array([f"c{k % 4}" for k in range(400)]))
+    activity(Budget(1.0, 1e-3), [1], by=True, noise="laplace", relation=relation).run([users], release)
+    assert [each.kind for each in draws.noise] == ["truncated_laplace", "discrete_laplace"]
+    return relation.users * sum(1 / each.scale for each in draws.noise)
+
+
+@pytest.mark.parametrize("relation", Relation)
+def test_names_and_cells_are_drawn_for_epsilon_together_and_names_for_all_of_it_are_seen(
+    relation, release, monkeypatch
+):
+    with monkeypatch.context() as patch:
+        assert 0.999 < drawn_cost(relation, release, patch) <= 1
+    rounds = releases.rounds_of
+    monkeypatch.setattr(releases, "rounds_of", lambda budget, *more: rounds(Budget(1.0, 1e-3), *more))
+    assert drawn_cost(relation, release, monkeypatch) > 1.7
