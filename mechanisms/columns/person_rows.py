@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -69,7 +70,7 @@ class PersonRows(RowSchema):
         """The columns of `by` in the output."""
         return super().shown if self.items else Keys.plain(str)
 
-    def of_types(self, found: Mapping[str, pa.DataType], where: str = "") -> PersonRows:
+    def of_types(self, found: Mapping[str, pa.DataType], where: str = "") -> Self:
         """The same for types by the path of a column, some of which may be missing."""
         prepare, types = self.prepare.of_types(found, where)
         if self.count in types and not pa.types.is_integer(types[self.count]):
@@ -85,12 +86,6 @@ class PersonRows(RowSchema):
         )
         keys = Keys(tuple(fields)) if self.items and known else None
         return dataclasses.replace(self, prepare=prepare, users=users, keys=keys)
-
-    def of_schema(self, schema: pa.Schema, where: str = "") -> PersonRows:
-        """The same for columns of these types, or an InputError, which begins with `where`; a null type is one not known."""
-        found = super().of_schema(schema, where)
-        assert isinstance(found, PersonRows)
-        return found
 
     def contributions(self, columns: Mapping[str, pa.Array], place: Place) -> pa.RecordBatch:
         """The contributions of columns, by their paths; they are all there."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -141,7 +142,7 @@ class RowSchema:
         """The key columns of the output; those whose types are not known are taken for strings."""
         return self.keys or Keys(tuple(Field(column, _STRING, self.time_zone) for column in self.items))
 
-    def of_schema(self, schema: pa.Schema, where: str = "") -> RowSchema:
+    def of_schema(self, schema: pa.Schema, where: str = "") -> Self:
         """The same for columns of these types, or an InputError, which begins with `where`; a null type is one not known."""
         self.prepare.refuse_twice(schema.names, self.named, where)
         found = {path: _found(schema, path) for path in self.columns}
@@ -151,7 +152,7 @@ class RowSchema:
                 raise InputError(f"{where}no column {path!r}; the columns are {known}")
         return self.of_types({path: type_ for path, type_ in found.items() if type_ is not None}, where)
 
-    def of_types(self, found: Mapping[str, pa.DataType], where: str = "") -> RowSchema:
+    def of_types(self, found: Mapping[str, pa.DataType], where: str = "") -> Self:
         """The same for types by the path of a column, some of which may be missing."""
         prepare, types = self.prepare.of_types(found, where)
         if self.count in types and not pa.types.is_integer(types[self.count]):

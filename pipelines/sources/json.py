@@ -44,6 +44,7 @@ BLOCK_BYTES = 1 << 23
 LONGEST_LINE = 1 << 26
 ROWS_FOR_TYPES = 1000
 
+_LARGE = 2**1000  # an integer from here on is taken for no number
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _WORDS = {pa.string(): "a string", pa.int64(): "an integer", pa.float64(): "a number"}
 
@@ -184,7 +185,10 @@ def _parse_block(
         return None
     if table.num_rows != len(starts):
         return None
-    return {name: _column(table, name).combine_chunks().cast(kind) for name, kind in kinds.items()}
+    arrays = {name: _column(table, name).combine_chunks().cast(kind) for name, kind in kinds.items()}
+    if any(_has_large(array) for array in arrays.values()):
+        return None
+    return {name: _with_one_zero(array) for name, array in arrays.items()}
 
 
 def _held_in(
@@ -196,10 +200,13 @@ def _held_in(
     found = {}
     for name in as_texts & kinds.keys():
         value, kind = _at(path, 1, first, name), kinds[name]
-        inside = next(iter(value), None) if pa.types.is_list(kind) and isinstance(value, list) else value
+        listed = pa.types.is_list(kind)
+        if (kind.value_type if listed else kind) != pa.string():
+            continue  # numbers that are compared, too: they are read as such
+        inside = next(iter(value), None) if listed and isinstance(value, list) else value
         held = pa.bool_() if isinstance(inside, bool) else pa.int64() if isinstance(inside, int) else None
         if held is not None:
-            found[name] = pa.list_(held) if pa.types.is_list(kind) else held
+            found[name] = pa.list_(held) if listed else held
     return found
 
 
@@ -229,6 +236,20 @@ def _column(table: pa.Table, name: str) -> pa.ChunkedArray:
     if not steps:
         return table.column(name)
     return pc.coalesce(table.column(name), pc.struct_field(table.column(top), steps))
+
+
+def _has_large(array: pa.Array) -> bool:
+    """Whether one of the numbers may be an integer that Python's parser refuses, where Arrow has a float of it."""
+    numbers = array.values if pa.types.is_list(array.type) else array
+    return pa.types.is_floating(numbers.type) and bool(pc.any(pc.greater(pc.abs(numbers), _LARGE / 2)).as_py())
+
+
+def _with_one_zero(array: pa.Array) -> pa.Array:
+    """The same numbers: Arrow has a float of its own for -0, and Python reads the integer 0."""
+    if pa.types.is_list(array.type) and pa.types.is_floating(array.type.value_type):
+        absent = array.is_null() if array.null_count else None
+        return pa.ListArray.from_arrays(array.offsets, _with_one_zero(array.values), mask=absent)
+    return pc.add(array, 0.0) if pa.types.is_floating(array.type) else array
 
 
 def _parse_lines(
@@ -261,7 +282,7 @@ def _as(value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_list(kind):
         return [_as(each, kind.value_type) for each in value]
     if pa.types.is_floating(kind):
-        return float(value)
+        return float(value) + 0.0
     if pa.types.is_string(kind) and not isinstance(value, str):
         return ("true" if value else "false") if isinstance(value, bool) else str(value)
     return value
@@ -336,7 +357,7 @@ def _check_value(
         is_text = isinstance(value, str) and (value.isascii() or not _has_surrogate(value))
         right = is_text or (as_text and isinstance(value, int))
     elif pa.types.is_floating(kind):
-        right = type(value) is float or (type(value) is int and abs(value) < 2**1000)
+        right = type(value) is float or (type(value) is int and abs(value) < _LARGE)
     else:
         right = type(value) is int and LEAST_INT64 <= value <= MOST_INT64
     if not right:

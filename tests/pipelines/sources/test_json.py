@@ -2,6 +2,9 @@
 
 import pytest
 
+from headcount.mechanisms.columns.preparation import preparation
+from headcount.mechanisms.columns.value_ranges import AutoRange
+from headcount.mechanisms.errors import InputError
 from headcount.pipelines.sources import json as source_json
 from tests.pipelines.sources.event_files import CANARY, json_lines, put, refusal, rows
 
@@ -110,3 +113,38 @@ def test_long_json_line(tmp_path, monkeypatch):
     monkeypatch.setattr(source_json, "LONGEST_LINE", 64)
     path = put(tmp_path, "e.jsonl", b'{"user": "' + CANARY.encode() * 20 + b'", "item": "b"}\n')
     assert "one JSON object per line" in refusal(path)
+
+
+TOKENS = ["1", "-0", "-0.0", "1.5", "1E3", f"{2**53 + 1}", f"{2**63}", f"{2**1001}", "NaN", "true", "null", '"a"', "[]"]
+ASKED = {
+    "texts": {"item": "w"},
+    "integers": {"item": "w:int"},
+    "bins": {"item": "w:0,5"},
+    "values": {"carried": [AutoRange("w")]},
+    "values that are compared": {"carried": [AutoRange("w")], "prepare": preparation("w != 7 or w is null")},
+    "counts that are compared": {"count": "w", "prepare": preparation("w != 7 or w is null")},
+    "lists": {"item": "w:0,5", "explode": "w"},
+}
+
+
+@pytest.mark.seconds
+@pytest.mark.parametrize("asked", ASKED)
+def test_a_row_is_the_same_whatever_else_is_in_its_block(tmp_path, monkeypatch, asked):
+    """And it is refused, or not, by itself. The bytes are compared: -0 is 0."""
+
+    def found(tokens):
+        held = [f"[{token}]" if asked == "lists" else token for token in tokens]
+        lines = "".join(f'{{"user": "{k}", "item": "{CANARY}", "w": {token}}}\n' for k, token in enumerate(held))
+        try:
+            return list(map(repr, rows(put(tmp_path, "e.jsonl", lines.encode()), **ASKED[asked])))
+        except InputError:
+            return None
+
+    with monkeypatch.context() as patch:
+        patch.setattr(source_json, "_parse_block", lambda *given: None)
+        by_itself = {token: [found([token]), found(["null", token])] for token in TOKENS}
+    for first in TOKENS:
+        for then in TOKENS:
+            one, two = by_itself[first][0], by_itself[then][1]
+            expected = None if one is None or two is None else [one[0], two[-1]]
+            assert found([first, then]) == expected, (first, then)
