@@ -13,8 +13,14 @@ BEFORE = 2  # the version without approvals, which is used as it is until someth
 
 metadata = sa.MetaData()
 
-# One row. Whoever writes locks it first, so that one transaction at a time looks and adds.
-ledger = sa.Table("headcount_ledger", metadata, sa.Column("version", sa.Integer, primary_key=True, autoincrement=False))
+# One row. Whoever writes locks it first, so that one transaction at a time looks and adds. PostgreSQL asks who locks for the
+# right to UPDATE a column: that of `locked`, which means nothing, may be given to anybody (deploy/postgres/rights.sql).
+ledger = sa.Table(
+    "headcount_ledger",
+    metadata,
+    sa.Column("version", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("locked", sa.Integer),
+)
 
 
 def _users() -> list[sa.Column[str]]:

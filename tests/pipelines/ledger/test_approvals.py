@@ -209,6 +209,17 @@ def test_a_ledger_of_the_version_before_is_used_as_it_is_until_something_is_appr
     assert [each.approved_only for each in ledger.datasets()] == [False, True, False]
 
 
+def test_approvals_are_asked_for_whatever_the_ledger_says_of_its_version(ledger):
+    """The bug: the documented rights let who runs jobs set the version to that without approvals, which switched them off."""
+    with ledger._database.writing() as connection:
+        connection.execute(sa.update(tables.ledger).values(version=tables.BEFORE))
+    assert ledger.dataset("visits").approved_only
+    with pytest.raises(ParameterError, match="no plan is approved"):
+        ledger.reserve(request("a"))
+    ledger.approve(_approval("d1"))
+    assert ledger.reserve(request("b", asked_sha256="0" * 64)).state == "reserved"
+
+
 def _version(ledger):
     with ledger._database.reading() as connection:
         return connection.execute(sa.select(tables.ledger.c.version)).scalar_one()
