@@ -37,8 +37,9 @@ def words(job, data):
     return [command, *source, *key, *more], again
 
 
-@pytest.mark.parametrize("job", wired_first())
+@pytest.mark.parametrize("job", WIRED)
 def test_a_command_releases_what_it_did(job, data, tmp_path, golden):
+    """The same code as a call's, which is run for every job (tests/headcount/test_calls.py), by another door."""
     assert main([*words(job, data)[0], "--output", str(tmp_path / "out")]) == 0
     golden(f"command: {job}", **parts(tmp_path / "out", data))
 
