@@ -78,6 +78,7 @@ _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
     ((list, tuple, np.ndarray), _LIST),
     (Mapping, _OBJECT),
 )
+_HAVE_NO_FIELDS = {kind for _, kind in _KINDS} - {_OBJECT}
 
 
 def column_of(values: Any, name: str, place: Place) -> pa.Array | pa.ChunkedArray:
@@ -107,20 +108,47 @@ def is_python(values: Any) -> bool:
     return isinstance(values, list | tuple) or (dtype is not None and dtype == np.dtype(object))
 
 
-def fields_of(values: Iterable[Any], path: str, name: str, place: Place) -> list[Any] | None:
-    """What objects hold at a path of fields, None where they lack it; None in all if there are objects, and each does."""
-    found, seen, at_all = [], False, False
-    for row, value in enumerate(values):
-        for step in path.split("."):
-            if _kind_of(type(value)) == _MISSING or (isinstance(value, float) and value != value):
-                value = None
-                break
-            if not isinstance(value, Mapping):
-                raise place.error(name, "is no object with fields", row)
-            seen, at_all = True, at_all or step in value
-            value = value.get(step)
-        found.append(value)
-    return found if at_all or not seen else None
+def field_at(row: Any, path: str) -> Any:
+    """The value of a field of a row, or of one inside it by its path; None where an object on the way is missing.
+
+    The row alone tells where it lies, and no other row: in each object on the way, a field of the whole rest of the path goes
+    first. A KeyError or an AttributeError says that there is none.
+    """
+    try:
+        return row[path] if isinstance(row, Mapping) else getattr(row, path)
+    except (KeyError, AttributeError):
+        top, _, rest = path.partition(".")
+        if not rest:
+            raise
+    inner = field_at(row, top)
+    if _is_missing(inner):
+        return None
+    if _kind_of(type(inner)) in _HAVE_NO_FIELDS and not hasattr(inner, "_fields"):  # as named tuples have
+        raise AttributeError
+    return field_at(inner, rest)
+
+
+def fields_of(objects: Iterable[Any], path: str, name: str, place: Place) -> list[Any] | None:
+    """What dicts hold at a path of fields, None where they lack it; None in all if there are some, and each does."""
+    found: list[Any] = []
+    lacking = 0
+    for row, each in enumerate(objects):
+        try:
+            found.append(each[path] if type(each) is dict and path in each else _of_object(each, path))
+        except KeyError:
+            found.append(None)
+            lacking += 1
+        except AttributeError:
+            raise place.error(name, "is no object with fields", row) from None
+    return None if lacking and lacking == len(found) - sum(map(_is_missing, objects)) else found
+
+
+def _of_object(value: Any, path: str) -> Any:
+    if _is_missing(value):
+        return None
+    if not isinstance(value, Mapping):
+        raise AttributeError
+    return field_at(value, path)
 
 
 def _is_pandas(values: Any) -> bool:
@@ -207,6 +235,11 @@ def _lists(values: list[Any], name: str, place: Place) -> pa.Array:
     inner = _of_python(flat, name, Place(place.file))  # whose elements have no row of their own
     absent = pa.array([value is None for value in held], pa.bool_())
     return pa.ListArray.from_arrays(pa.array(ends), inner, mask=absent if None in held else None)
+
+
+def _is_missing(value: Any) -> bool:
+    kind = _kind_of(type(value))
+    return kind == _MISSING or (kind == "float" and value != value)
 
 
 def _kind_of_type(found: type) -> str:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from headcount.mechanisms.batches.contributions import Place, contribution_batch
 from headcount.mechanisms.batches.domain import Domain, PartDomain
 from headcount.mechanisms.batches.frames import FRAMES, collected, frame_reader, frame_schema, is_frame, table_of
+from headcount.mechanisms.batches.python_values import fields_of
 from headcount.mechanisms.columns.keys import Keys
 from headcount.mechanisms.columns.nested import column_at, found_type, is_list
 from headcount.mechanisms.columns.preparation import Preparation
@@ -147,28 +148,40 @@ def _placed(reader: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, 
 
 
 def _reader(data: Any, columns: Collection[str], prepare: Preparation, names: Collection[str]) -> pa.RecordBatchReader:
-    """The columns of these names, or the objects that hold them, which must be there, and not in a table that is joined."""
-    frame = data if is_frame(data) else _columns(data)
-    held = isinstance(frame, Mapping)
-    if prepare.join is not None:
-        prepare.refuse_twice(map(str, frame) if held else frame_schema(frame).names, names)
-    reader = frame_reader(table_of(frame, columns) if held else frame, columns)
+    """The columns of these names, or the objects that hold them, which must be there, and not in a table that is joined.
+
+    Rows have no columns that this table could have, too: what one of them holds beside says nothing of the others.
+    """
+    if prepare.join is not None and not _are_rows(data):
+        prepare.refuse_twice(_known(data), names)
+    reader = frame_reader(data if is_frame(data) else table_of(_columns(data, columns), columns), columns)
     for name in columns:
         if found_type(reader.schema, name) is None:
-            known = list(map(str, frame)) if held else frame_schema(frame).names
+            known = _known(data)
             near, parts = difflib.get_close_matches(name, known, n=1), each_of(name, known)
             hint = f"give a list, {parts!r}; " if parts else f"did you mean {near[0]!r}? " if near else ""
             raise InputError(f"no column {name!r}; {hint}the columns are {', '.join(map(repr, known))}")
     return reader
 
 
-def _columns(data: Any) -> Mapping[str, Any]:
-    """Columns by their names, of columns or of rows in plain Python."""
+def _columns(data: Any, paths: Iterable[str]) -> Mapping[str, Any]:
+    """Columns by their names, of columns or of rows in plain Python: each row tells by itself what lies at a path."""
     if isinstance(data, Mapping):
         return data
-    if isinstance(data, Sequence) and data and all(isinstance(row, Mapping) for row in data):
-        names = dict.fromkeys(name for row in data for name in row)
-        return {name: [row.get(name) for row in data] for name in names}
+    if _are_rows(data):
+        found = ((path, fields_of(data, path, path.partition(".")[0], Place(first_row=0))) for path in paths)
+        return {path: values for path, values in found if values is not None}
     if isinstance(data, str | os.PathLike):
         raise InputError("a path is no frame: read the file first, for instance by pyarrow.parquet.read_table")
     raise InputError(f"{type(data).__name__} is no frame; {collected(data) or f'give {_GIVE}'}")
+
+
+def _are_rows(data: Any) -> bool:
+    return isinstance(data, Sequence) and bool(data) and all(isinstance(row, Mapping) for row in data)
+
+
+def _known(data: Any) -> list[str]:
+    """The names of the columns; of rows, those that each has, since what a single one has is its own."""
+    if is_frame(data):
+        return frame_schema(data).names
+    return list(map(str, data if isinstance(data, Mapping) else [x for x in data[0] if all(x in row for row in data)]))

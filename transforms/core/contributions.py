@@ -16,7 +16,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from headcount.mechanisms.accounting.windows import USER
 from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES, Place
 from headcount.mechanisms.batches.frames import frame_reader, is_frame
-from headcount.mechanisms.batches.python_values import column_of
+from headcount.mechanisms.batches.python_values import column_of, field_at
 from headcount.mechanisms.batches.shards import CONTRIBUTIONS
 from headcount.mechanisms.columns.keys import Keys
 from headcount.mechanisms.columns.preparation import preparation
@@ -220,9 +220,9 @@ class _ToBatches(beam.DoFn):
                     values.append(parts[name])
             else:
                 for name, values in held.columns.items():
-                    values.append(_at(row, name))
+                    values.append(field_at(row, name))
                 if row_schema.count is not None:
-                    count = [row.get(row_schema.count) if kind == "dict" else _at(row, row_schema.count)]
+                    count = [_count_at(row, row_schema.count)]
         except (KeyError, AttributeError, ValueError):
             raise InputError(self._wanted()) from None
         held.rows += 1
@@ -321,16 +321,12 @@ def _is_checked(hint: Any) -> bool:
     return isinstance(hint, type) and issubclass(hint, ContributionBatch)
 
 
-def _at(row: Any, path: str) -> Any:
-    """The value of a field, or of one inside it: None where an object on the way is."""
+def _count_at(row: Any, path: str) -> Any:
+    """The count of a row, which a dict may lack."""
     try:
-        return row[path] if isinstance(row, Mapping) else getattr(row, path)
-    except (KeyError, AttributeError):
-        top, _, rest = path.partition(".")
-        if not rest:
-            raise
-        inner = _at(row, top)
-        return None if inner is None else _at(inner, rest)
+        return field_at(row, path)
+    except KeyError:
+        return None
 
 
 def _kind(element: Any) -> str:
