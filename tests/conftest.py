@@ -25,6 +25,7 @@ from objsize import traverse
 from headcount.mechanisms.randomness.keys import KeyFile, Release
 from headcount.transforms.core import user_shards
 from tests.fixed_key import write_fixed_key
+from tests.record import Record
 from tests.remembered import (
     once_for_a_class,
     once_for_a_function,
@@ -116,6 +117,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if later and not config.getoption("--everything"):
         config.hook.pytest_deselected(items=[item for item in items if item in later])
         items[:] = [item for item in items if item not in later]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    path = os.environ.get("HEADCOUNT_CI_RECORD")
+    if path and not hasattr(config, "workerinput"):  # the parts of all workers come to the process that started them
+        config.pluginmanager.register(Record(path))
 
 
 def pytest_unconfigure() -> None:

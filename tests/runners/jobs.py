@@ -164,6 +164,28 @@ WIRED = [
     "a distribution, sparse",
 ]
 
+# Those of every change: together they run every module of transforms whose steps any job has (tests/golden/test_wired.py).
+DOZEN = [
+    "metrics by country, all days",
+    "sampled users",
+    "events in levels",
+    "named, then counted",
+    "a funnel by country",
+    "a property",
+    "a distribution, samples chosen",
+    "the bound alone",
+    "quantiles",
+    "events in all, replaced users",
+    "totals of given items, debiased",
+    "the shape of messages",
+]
+
+
+def dozen_first() -> list[object]:
+    """The jobs that runners are tried with, as the parameters of a test: all but a dozen wait for --everything."""
+    later = pytest.mark.everything
+    return [pytest.param(job, marks=[] if job in DOZEN else later) for job in [*WIRED, *STORED]]
+
 
 def words_of(job: str, data: Path) -> list[str]:
     """The subcommand and the flags of a job, with the files of this folder."""

@@ -1,6 +1,7 @@
 """A real Flink cluster, started by the deploy script: it gives what this machine gives, byte for byte.
 
-Run by `make test-flink`. Java and Maven must be there: without them these tests fail, and are not skipped.
+Run by `make test-flink`: a dozen jobs, or with --everything all that is here. Java and Maven must be there: without them these
+tests fail, and are not skipped.
 """
 
 import os
@@ -10,12 +11,12 @@ import subprocess
 import pytest
 
 from tests.runners.harness import HEADCOUNT, MINUTES, UNFINISHED, histogram, output, rows
-from tests.runners.jobs import STORED, WIRED, without_a_job
+from tests.runners.jobs import dozen_first, without_a_job
 
 BUFFER = 2**15  # bytes of a network buffer, Flink's default
 
 
-@pytest.mark.parametrize("job", [*WIRED, *STORED])
+@pytest.mark.parametrize("job", dozen_first())
 def test_same_bytes_as_on_this_machine(cluster, words_of, here, tmp_path, job):
     cluster.submit(*words_of(job), "--output", tmp_path / "there")
     assert output(tmp_path / "there") == here(job)
@@ -23,6 +24,7 @@ def test_same_bytes_as_on_this_machine(cluster, words_of, here, tmp_path, job):
     assert rows(here(job)) > 0
 
 
+@pytest.mark.everything
 def test_all_exchanges_of_a_job_find_room_at_once(cluster, words_of, tmp_path):
     """Whether too many are open at once is a matter of chance: so there must be room for all. The job with the most of them."""
     cluster.call("submit", *words_of("metrics in chosen ranges, zCDP"), "--output", tmp_path / "out")
@@ -41,6 +43,7 @@ def test_every_subcommand_is_run_here():
     assert without_a_job() == set()
 
 
+@pytest.mark.everything
 def test_starting_again_changes_nothing(cluster):
     before = cluster.state()
     cluster.call("start")
@@ -48,6 +51,7 @@ def test_starting_again_changes_nothing(cluster):
     assert "task managers    2" in cluster.call("status")
 
 
+@pytest.mark.everything
 def test_relative_paths_and_flags_of_beam(cluster, data, tmp_path):
     """Workers have a working directory of their own; and Beam's flags may stand among ours and after a bare --."""
     words = ["--input", "events-0.parquet", "--user", "user", "--item", "item", "--key-file", "key", "--format", "csv"]
@@ -62,6 +66,7 @@ def test_relative_paths_and_flags_of_beam(cluster, data, tmp_path):
     assert output(tmp_path / "here") == output(tmp_path / "there")
 
 
+@pytest.mark.everything
 def test_a_refusal_on_a_worker_is_one_line(cluster, data, tmp_path):
     bad = tmp_path / "bad.csv"
     bad.write_text("user,item\n" + "u,i\n" * 6 + "u,\n")
@@ -73,6 +78,7 @@ def test_a_refusal_on_a_worker_is_one_line(cluster, data, tmp_path):
     assert os.listdir(tmp_path) == ["bad.csv"]
 
 
+@pytest.mark.everything
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stopped_client_cancels_its_job(cluster, data, gate, tmp_path, number):
     client = cluster.open(*histogram(data, gate.input), "--output", tmp_path / "out")
@@ -86,6 +92,7 @@ def test_a_stopped_client_cancels_its_job(cluster, data, gate, tmp_path, number)
     assert sorted(os.listdir(tmp_path)) == ["input", "rest.csv"]
 
 
+@pytest.mark.everything
 def test_stop_cancels_what_a_killed_client_left(cluster, data, gate, tmp_path):
     """And a new start gives a cluster that works."""
     client = cluster.open(*histogram(data, gate.input), "--output", tmp_path / "out")

@@ -16,6 +16,7 @@ import pytest
 
 from tests.runners.harness import DEPLOY, MINUTES, UNFINISHED, headcount, histogram, output, wait, without_page
 
+pytestmark = pytest.mark.everything
 RECORDING = Path(__file__).with_name("recording.py")
 
 

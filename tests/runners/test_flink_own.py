@@ -9,6 +9,7 @@ import pytest
 from tests.runners.harness import MINUTES, Cluster, histogram, output, running
 from tests.runners.jobs import JOBS
 
+pytestmark = pytest.mark.everything
 KEY = "HEADCOUNT_TEST_KEY"
 JOB = next(iter(JOBS))
 

@@ -5,6 +5,7 @@ import pytest
 from tests.runners.arriving import QUIET, coming, outputs, past
 from tests.runners.harness import UNFINISHED, rows, wait
 
+pytestmark = pytest.mark.everything
 ONE_STAGE = "histogram --item item --method one-stage --bound 3 --epsilon 1 --delta 1e-6"
 # A window closes about one bundle later for each step: by default a second. The flag is that of the job server.
 SOON = ("--", "--max_bundle_time_mills=50")

@@ -25,6 +25,7 @@ from headcount.pipelines.sources.matching import files_of
 from headcount.pipelines.storage import stores
 from tests.fixed_key import write_fixed_key
 
+pytestmark = pytest.mark.everything
 HADOOP = "3.4.1"
 START_SECONDS = 240
 POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">

@@ -10,6 +10,8 @@ import pytest
 from tests.runners.harness import headcount, output, rows
 from tests.runners.jobs import STORED, WIRED
 
+pytestmark = pytest.mark.everything
+
 
 @pytest.mark.parametrize("job", [*WIRED, *STORED])
 def test_same_bytes_as_on_this_machine(prism, words_of, here, tmp_path, job):

@@ -12,6 +12,7 @@ from headcount.pipelines.ledger.records import make_dataset
 from tests.runners.arriving import QUIET, coming, outputs, past
 from tests.runners.harness import HEADCOUNT, MINUTES, headcount, rows, wait
 
+pytestmark = pytest.mark.everything
 ONE_STAGE = "histogram --item item --method one-stage --bound 3 --epsilon 1 --delta 1e-6"
 KILLS = (0, 1, 3)  # numbers of windows that are there when the process is killed
 

@@ -13,6 +13,7 @@ import pytest
 
 from tests.runners.harness import headcount, output, rows
 
+pytestmark = pytest.mark.everything
 MB = 1 << 20
 
 

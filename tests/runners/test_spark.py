@@ -21,14 +21,17 @@ from tests.runners.harness import (
 )
 from tests.runners.jobs import STORED, WIRED
 
-# The first choice of a user; the most exchanges; samples and state; what has its noise already.
-SOME = ["estimates", "metrics in chosen ranges, zCDP", "a distribution, sparse", "the shape of messages"]
+# The first choice of a user; the most exchanges; samples and state. For --everything: what has its noise already.
+SOME = ["estimates", "metrics in chosen ranges, zCDP", "a distribution, sparse"]
+MORE = pytest.param("the shape of messages", marks=pytest.mark.everything)
 ACTIVE = ("WAITING", "RUNNING")
 
 
 def pytest_generate_tests(metafunc):
     if "job" in metafunc.fixturenames:
-        metafunc.parametrize("job", SOME if metafunc.config.getoption("--jobs") == "some" else [*WIRED, *STORED])
+        metafunc.parametrize(
+            "job", [*SOME, MORE] if metafunc.config.getoption("--jobs") == "some" else [*WIRED, *STORED]
+        )
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +55,7 @@ def test_same_bytes_as_on_this_machine(spark, words_of, here, tmp_path, job):
     assert rows(here(job)) > 0
 
 
+@pytest.mark.everything
 def test_starting_again_changes_nothing(spark):
     before = spark.state()
     spark.call("start")
@@ -59,6 +63,7 @@ def test_starting_again_changes_nothing(spark):
     assert "workers          2" in spark.call("status")
 
 
+@pytest.mark.everything
 def test_a_refusal_on_a_worker_is_one_line(spark, data, tmp_path):
     bad = tmp_path / "bad.csv"
     bad.write_text("user,item\n" + "u,i\n" * 6 + "u,\n")
@@ -68,6 +73,7 @@ def test_a_refusal_on_a_worker_is_one_line(spark, data, tmp_path):
     assert os.listdir(tmp_path) == ["bad.csv"]
 
 
+@pytest.mark.everything
 def test_a_worker_that_is_lost_is_replaced_and_the_rows_are_the_same(spark, data, gate, tmp_path):
     """The worker of Spark, with its executor, that stands in the middle of a file."""
     words = histogram(data, gate.input)
@@ -83,6 +89,7 @@ def test_a_worker_that_is_lost_is_replaced_and_the_rows_are_the_same(spark, data
     assert sorted(os.listdir(tmp_path)) == ["here", "input", "there"]
 
 
+@pytest.mark.everything
 def test_a_python_worker_that_is_lost_fails_the_job_and_leaves_nothing(spark, every, data, gate, tmp_path):
     """The executor takes it for alive, and spends all attempts of the task on it."""
     client = spark.open(*histogram(data, gate.input), "--output", tmp_path / "out")
@@ -95,6 +102,7 @@ def test_a_python_worker_that_is_lost_fails_the_job_and_leaves_nothing(spark, ev
     assert sorted(os.listdir(tmp_path)) == ["input"]
 
 
+@pytest.mark.everything
 def test_a_stopped_client_cancels_its_job(spark, data, gate, tmp_path):
     client = spark.open(*histogram(data, gate.input), "--output", tmp_path / "out")
     gate.wait(client)
@@ -107,6 +115,7 @@ def test_a_stopped_client_cancels_its_job(spark, data, gate, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["input", "rest.csv"]
 
 
+@pytest.mark.everything
 def test_two_jobs_at_once_come_one_after_the_other(spark, every, data, tmp_path):
     first = spark.open(*histogram(data), "--output", tmp_path / "first")
     wait(lambda: spark.applications("RUNNING"))
@@ -118,6 +127,7 @@ def test_two_jobs_at_once_come_one_after_the_other(spark, every, data, tmp_path)
     assert output(tmp_path / "first") == output(tmp_path / "second")
 
 
+@pytest.mark.everything
 def test_stop_cancels_what_a_killed_client_left(spark, every, data, gate, tmp_path):
     """And a new start gives a cluster that works."""
     client = spark.open(*histogram(data, gate.input), "--output", tmp_path / "out")
@@ -133,6 +143,7 @@ def test_stop_cancels_what_a_killed_client_left(spark, every, data, gate, tmp_pa
     assert "report.json" in output(tmp_path / "again")
 
 
+@pytest.mark.everything
 def test_a_cluster_of_your_own(spark, every, words_of, here, tmp_path):
     """Only a job server is started and stopped, and ships what the cluster may not have."""
     master = spark.state()["spark"]

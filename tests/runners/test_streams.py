@@ -76,6 +76,7 @@ def on_prism(program: Path, data: Path, seen: Path, jobs: list[str], *more: str)
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.everything
 @pytest.mark.parametrize("jobs", GROUPS, ids=["one stage", "histogram", "aggregate"])
 def test_windows_on_prism_are_batch_jobs_and_close_before_rows_of_the_window_after_the_next(
     prism, data, tmp_path, jobs
@@ -90,6 +91,7 @@ def test_windows_on_prism_are_batch_jobs_and_close_before_rows_of_the_window_aft
             assert order.index((job, end)) < order.index(("came", end + 2 * SIZE)), "it waited"
 
 
+@pytest.mark.everything
 def test_a_window_that_fires_twice_is_caught(prism, data, tmp_path):
     """The mutation: lateness is let in. Then the late row makes a second release of the same users, with other noise."""
     on_prism(prism, data, tmp_path, ["one stage"], "--mutation=lateness")
@@ -144,6 +146,7 @@ def _cancel(cluster, job: str) -> None:
     opener.open(urllib.request.Request(f"{cluster.state()['flink']}/jobs/{job}?mode=cancel", method="PATCH"))
 
 
+@pytest.mark.everything
 @pytest.mark.parametrize("jobs", GROUPS, ids=["one stage", "histogram", "aggregate"])
 def test_windows_on_flink_are_batch_jobs_and_close_in_a_stream_without_end(cluster, data, tmp_path, jobs):
     with on_flink(cluster, data, tmp_path, jobs) as start:
