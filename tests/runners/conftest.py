@@ -18,6 +18,7 @@ from headcount.mechanisms.shape.buckets import cells_of
 from headcount.mechanisms.shape.papers.shuffled import shuffled
 from headcount.transforms.papers.pan_private import PanPrivateCounts
 from headcount.transforms.papers.shuffled import MESSAGE
+from tests import deaths
 from tests.fixed_key import write_fixed_key
 from tests.runners.harness import MINUTES, Gate, alone, headcount, output, running
 from tests.runners.jobs import JOBS, STORED, beside, column, write_regions
@@ -28,6 +29,23 @@ _PRISM = "github.com/apache/beam/sdks/v2/go/cmd/prism"
 
 def pytest_addoption(parser):
     parser.addoption("--jobs", choices=("some", "all"), default="some", help="on Spark: a handful of jobs, or all")
+
+
+def _is_here(item):
+    return item.path.parent == Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """One worker has all tests of the cluster, and so starts it once, and one all of Prism; of others, one has a file."""
+    for item in filter(_is_here, items):
+        runner = next((name for name in ("cluster", "prism") if name in item.fixturenames), item.path.stem)
+        item.add_marker(pytest.mark.xdist_group(runner))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item, nextitem):
+    return deaths.run(item, nextitem) if _is_here(item) else None
 
 
 @pytest.fixture(scope="session")
