@@ -30,6 +30,7 @@ def actives(
     period: str | None = None,
     ledger: str | None = None,
     dataset: str | None = None,
+    clock_checked: bool = False,
     key_file: Path | None = None,
     key_env: str | None = None,
     key_secret: str | None = None,
@@ -75,6 +76,9 @@ def actives(
         ledger: the ledger that keeps the account of releases: sqlite:///FILE or postgresql://USER@HOST/DATABASE (default:
             None).
         dataset: the data set in it (see: headcount ledger create) (default: None).
+        clock_checked: the clock of this machine is right, though the newest entry of the data set is long ago: without
+            this, a limit for each month refuses a time of 100 days after it, and one for each year a time of 400 days
+            (default: False).
         key_file: key file (see: headcount key), on every worker (default: None).
         key_env: environment variable of the workers with the key (default: None).
         key_secret: Secret Manager's name of the key, which workers fetch: projects/P/secrets/S/versions/N (default: None).
@@ -108,6 +112,7 @@ def activity(
     period: str | None = None,
     ledger: str | None = None,
     dataset: str | None = None,
+    clock_checked: bool = False,
     key_file: Path | None = None,
     key_env: str | None = None,
     key_secret: str | None = None,
@@ -152,6 +157,9 @@ def activity(
         ledger: the ledger that keeps the account of releases: sqlite:///FILE or postgresql://USER@HOST/DATABASE (default:
             None).
         dataset: the data set in it (see: headcount ledger create) (default: None).
+        clock_checked: the clock of this machine is right, though the newest entry of the data set is long ago: without
+            this, a limit for each month refuses a time of 100 days after it, and one for each year a time of 400 days
+            (default: False).
         key_file: key file (see: headcount key), on every worker (default: None).
         key_env: environment variable of the workers with the key (default: None).
         key_secret: Secret Manager's name of the key, which workers fetch: projects/P/secrets/S/versions/N (default: None).
@@ -200,6 +208,7 @@ def aggregate(
     period: str | None = None,
     ledger: str | None = None,
     dataset: str | None = None,
+    clock_checked: bool = False,
     key_file: Path | None = None,
     key_env: str | None = None,
     key_secret: str | None = None,
@@ -275,6 +284,9 @@ def aggregate(
         ledger: the ledger that keeps the account of releases: sqlite:///FILE or postgresql://USER@HOST/DATABASE (default:
             None).
         dataset: the data set in it (see: headcount ledger create) (default: None).
+        clock_checked: the clock of this machine is right, though the newest entry of the data set is long ago: without
+            this, a limit for each month refuses a time of 100 days after it, and one for each year a time of 400 days
+            (default: False).
         key_file: key file (see: headcount key), on every worker (default: None).
         key_env: environment variable of the workers with the key (default: None).
         key_secret: Secret Manager's name of the key, which workers fetch: projects/P/secrets/S/versions/N (default: None).
@@ -321,6 +333,7 @@ def choose_bound(
     period: str | None = None,
     ledger: str | None = None,
     dataset: str | None = None,
+    clock_checked: bool = False,
     key_file: Path | None = None,
     key_env: str | None = None,
     key_secret: str | None = None,
@@ -384,6 +397,9 @@ def choose_bound(
         ledger: the ledger that keeps the account of releases: sqlite:///FILE or postgresql://USER@HOST/DATABASE (default:
             None).
         dataset: the data set in it (see: headcount ledger create) (default: None).
+        clock_checked: the clock of this machine is right, though the newest entry of the data set is long ago: without
+            this, a limit for each month refuses a time of 100 days after it, and one for each year a time of 400 days
+            (default: False).
         key_file: key file (see: headcount key), on every worker (default: None).
         key_env: environment variable of the workers with the key (default: None).
         key_secret: Secret Manager's name of the key, which workers fetch: projects/P/secrets/S/versions/N (default: None).
@@ -427,6 +443,7 @@ def count_release(
     period: str | None = None,
     ledger: str | None = None,
     dataset: str | None = None,
+    clock_checked: bool = False,
     key_file: Path | None = None,
     key_env: str | None = None,
     key_secret: str | None = None,
@@ -480,6 +497,9 @@ def count_release(
         ledger: the ledger that keeps the account of releases: sqlite:///FILE or postgresql://USER@HOST/DATABASE (default:
             None).
         dataset: the data set in it (see: headcount ledger create) (default: None).
+        clock_checked: the clock of this machine is right, though the newest entry of the data set is long ago: without
+            this, a limit for each month refuses a time of 100 days after it, and one for each year a time of 400 days
+            (default: False).
         key_file: key file (see: headcount key), on every worker (default: None).
         key_env: environment variable of the workers with the key (default: None).
         key_secret: Secret Manager's name of the key, which workers fetch: projects/P/secrets/S/versions/N (default: None).
@@ -519,6 +539,7 @@ def distribution(
     period: str | None = None,
     ledger: str | None = None,
     dataset: str | None = None,
+    clock_checked: bool = False,
     key_file: Path | None = None,
     key_env: str | None = None,
     key_secret: str | None = None,
@@ -572,6 +593,9 @@ def distribution(
         ledger: the ledger that keeps the account of releases: sqlite:///FILE or postgresql://USER@HOST/DATABASE (default:
             None).
         dataset: the data set in it (see: headcount ledger create) (default: None).
+        clock_checked: the clock of this machine is right, though the newest entry of the data set is long ago: without
+            this, a limit for each month refuses a time of 100 days after it, and one for each year a time of 400 days
+            (default: False).
         key_file: key file (see: headcount key), on every worker (default: None).
         key_env: environment variable of the workers with the key (default: None).
         key_secret: Secret Manager's name of the key, which workers fetch: projects/P/secrets/S/versions/N (default: None).
@@ -606,6 +630,7 @@ def funnel(
     period: str | None = None,
     ledger: str | None = None,
     dataset: str | None = None,
+    clock_checked: bool = False,
     key_file: Path | None = None,
     key_env: str | None = None,
     key_secret: str | None = None,
@@ -651,6 +676,9 @@ def funnel(
         ledger: the ledger that keeps the account of releases: sqlite:///FILE or postgresql://USER@HOST/DATABASE (default:
             None).
         dataset: the data set in it (see: headcount ledger create) (default: None).
+        clock_checked: the clock of this machine is right, though the newest entry of the data set is long ago: without
+            this, a limit for each month refuses a time of 100 days after it, and one for each year a time of 400 days
+            (default: False).
         key_file: key file (see: headcount key), on every worker (default: None).
         key_env: environment variable of the workers with the key (default: None).
         key_secret: Secret Manager's name of the key, which workers fetch: projects/P/secrets/S/versions/N (default: None).
@@ -691,6 +719,7 @@ def heavy_hitters(
     period: str | None = None,
     ledger: str | None = None,
     dataset: str | None = None,
+    clock_checked: bool = False,
     key_file: Path | None = None,
     key_env: str | None = None,
     key_secret: str | None = None,
@@ -740,6 +769,9 @@ def heavy_hitters(
         ledger: the ledger that keeps the account of releases: sqlite:///FILE or postgresql://USER@HOST/DATABASE (default:
             None).
         dataset: the data set in it (see: headcount ledger create) (default: None).
+        clock_checked: the clock of this machine is right, though the newest entry of the data set is long ago: without
+            this, a limit for each month refuses a time of 100 days after it, and one for each year a time of 400 days
+            (default: False).
         key_file: key file (see: headcount key), on every worker (default: None).
         key_env: environment variable of the workers with the key (default: None).
         key_secret: Secret Manager's name of the key, which workers fetch: projects/P/secrets/S/versions/N (default: None).
@@ -791,6 +823,7 @@ def histogram(
     period: str | None = None,
     ledger: str | None = None,
     dataset: str | None = None,
+    clock_checked: bool = False,
     key_file: Path | None = None,
     key_env: str | None = None,
     key_secret: str | None = None,
@@ -867,6 +900,9 @@ def histogram(
         ledger: the ledger that keeps the account of releases: sqlite:///FILE or postgresql://USER@HOST/DATABASE (default:
             None).
         dataset: the data set in it (see: headcount ledger create) (default: None).
+        clock_checked: the clock of this machine is right, though the newest entry of the data set is long ago: without
+            this, a limit for each month refuses a time of 100 days after it, and one for each year a time of 400 days
+            (default: False).
         key_file: key file (see: headcount key), on every worker (default: None).
         key_env: environment variable of the workers with the key (default: None).
         key_secret: Secret Manager's name of the key, which workers fetch: projects/P/secrets/S/versions/N (default: None).
@@ -905,6 +941,7 @@ def partitions(
     period: str | None = None,
     ledger: str | None = None,
     dataset: str | None = None,
+    clock_checked: bool = False,
     key_file: Path | None = None,
     key_env: str | None = None,
     key_secret: str | None = None,
@@ -953,6 +990,9 @@ def partitions(
         ledger: the ledger that keeps the account of releases: sqlite:///FILE or postgresql://USER@HOST/DATABASE (default:
             None).
         dataset: the data set in it (see: headcount ledger create) (default: None).
+        clock_checked: the clock of this machine is right, though the newest entry of the data set is long ago: without
+            this, a limit for each month refuses a time of 100 days after it, and one for each year a time of 400 days
+            (default: False).
         key_file: key file (see: headcount key), on every worker (default: None).
         key_env: environment variable of the workers with the key (default: None).
         key_secret: Secret Manager's name of the key, which workers fetch: projects/P/secrets/S/versions/N (default: None).
@@ -994,6 +1034,7 @@ def plume(
     period: str | None = None,
     ledger: str | None = None,
     dataset: str | None = None,
+    clock_checked: bool = False,
     key_file: Path | None = None,
     key_env: str | None = None,
     key_secret: str | None = None,
@@ -1044,6 +1085,9 @@ def plume(
         ledger: the ledger that keeps the account of releases: sqlite:///FILE or postgresql://USER@HOST/DATABASE (default:
             None).
         dataset: the data set in it (see: headcount ledger create) (default: None).
+        clock_checked: the clock of this machine is right, though the newest entry of the data set is long ago: without
+            this, a limit for each month refuses a time of 100 days after it, and one for each year a time of 400 days
+            (default: False).
         key_file: key file (see: headcount key), on every worker (default: None).
         key_env: environment variable of the workers with the key (default: None).
         key_secret: Secret Manager's name of the key, which workers fetch: projects/P/secrets/S/versions/N (default: None).
@@ -1084,6 +1128,7 @@ def quantiles(
     period: str | None = None,
     ledger: str | None = None,
     dataset: str | None = None,
+    clock_checked: bool = False,
     key_file: Path | None = None,
     key_env: str | None = None,
     key_secret: str | None = None,
@@ -1133,6 +1178,9 @@ def quantiles(
         ledger: the ledger that keeps the account of releases: sqlite:///FILE or postgresql://USER@HOST/DATABASE (default:
             None).
         dataset: the data set in it (see: headcount ledger create) (default: None).
+        clock_checked: the clock of this machine is right, though the newest entry of the data set is long ago: without
+            this, a limit for each month refuses a time of 100 days after it, and one for each year a time of 400 days
+            (default: False).
         key_file: key file (see: headcount key), on every worker (default: None).
         key_env: environment variable of the workers with the key (default: None).
         key_secret: Secret Manager's name of the key, which workers fetch: projects/P/secrets/S/versions/N (default: None).
@@ -1168,6 +1216,7 @@ def retention(
     period: str | None = None,
     ledger: str | None = None,
     dataset: str | None = None,
+    clock_checked: bool = False,
     key_file: Path | None = None,
     key_env: str | None = None,
     key_secret: str | None = None,
@@ -1214,6 +1263,9 @@ def retention(
         ledger: the ledger that keeps the account of releases: sqlite:///FILE or postgresql://USER@HOST/DATABASE (default:
             None).
         dataset: the data set in it (see: headcount ledger create) (default: None).
+        clock_checked: the clock of this machine is right, though the newest entry of the data set is long ago: without
+            this, a limit for each month refuses a time of 100 days after it, and one for each year a time of 400 days
+            (default: False).
         key_file: key file (see: headcount key), on every worker (default: None).
         key_env: environment variable of the workers with the key (default: None).
         key_secret: Secret Manager's name of the key, which workers fetch: projects/P/secrets/S/versions/N (default: None).
@@ -1252,6 +1304,7 @@ def sampled(
     period: str | None = None,
     ledger: str | None = None,
     dataset: str | None = None,
+    clock_checked: bool = False,
     key_file: Path | None = None,
     key_env: str | None = None,
     key_secret: str | None = None,
@@ -1301,6 +1354,9 @@ def sampled(
         ledger: the ledger that keeps the account of releases: sqlite:///FILE or postgresql://USER@HOST/DATABASE (default:
             None).
         dataset: the data set in it (see: headcount ledger create) (default: None).
+        clock_checked: the clock of this machine is right, though the newest entry of the data set is long ago: without
+            this, a limit for each month refuses a time of 100 days after it, and one for each year a time of 400 days
+            (default: False).
         key_file: key file (see: headcount key), on every worker (default: None).
         key_env: environment variable of the workers with the key (default: None).
         key_secret: Secret Manager's name of the key, which workers fetch: projects/P/secrets/S/versions/N (default: None).
@@ -1344,6 +1400,7 @@ def shape(
     period: str | None = None,
     ledger: str | None = None,
     dataset: str | None = None,
+    clock_checked: bool = False,
     key_file: Path | None = None,
     key_env: str | None = None,
     key_secret: str | None = None,
@@ -1404,6 +1461,9 @@ def shape(
         ledger: the ledger that keeps the account of releases: sqlite:///FILE or postgresql://USER@HOST/DATABASE (default:
             None).
         dataset: the data set in it (see: headcount ledger create) (default: None).
+        clock_checked: the clock of this machine is right, though the newest entry of the data set is long ago: without
+            this, a limit for each month refuses a time of 100 days after it, and one for each year a time of 400 days
+            (default: False).
         key_file: key file (see: headcount key), on every worker (default: None).
         key_env: environment variable of the workers with the key (default: None).
         key_secret: Secret Manager's name of the key, which workers fetch: projects/P/secrets/S/versions/N (default: None).
@@ -1442,6 +1502,7 @@ def top(
     period: str | None = None,
     ledger: str | None = None,
     dataset: str | None = None,
+    clock_checked: bool = False,
     key_file: Path | None = None,
     key_env: str | None = None,
     key_secret: str | None = None,
@@ -1490,6 +1551,9 @@ def top(
         ledger: the ledger that keeps the account of releases: sqlite:///FILE or postgresql://USER@HOST/DATABASE (default:
             None).
         dataset: the data set in it (see: headcount ledger create) (default: None).
+        clock_checked: the clock of this machine is right, though the newest entry of the data set is long ago: without
+            this, a limit for each month refuses a time of 100 days after it, and one for each year a time of 400 days
+            (default: False).
         key_file: key file (see: headcount key), on every worker (default: None).
         key_env: environment variable of the workers with the key (default: None).
         key_secret: Secret Manager's name of the key, which workers fetch: projects/P/secrets/S/versions/N (default: None).
@@ -1534,6 +1598,7 @@ def total(
     period: str | None = None,
     ledger: str | None = None,
     dataset: str | None = None,
+    clock_checked: bool = False,
     key_file: Path | None = None,
     key_env: str | None = None,
     key_secret: str | None = None,
@@ -1592,6 +1657,9 @@ def total(
         ledger: the ledger that keeps the account of releases: sqlite:///FILE or postgresql://USER@HOST/DATABASE (default:
             None).
         dataset: the data set in it (see: headcount ledger create) (default: None).
+        clock_checked: the clock of this machine is right, though the newest entry of the data set is long ago: without
+            this, a limit for each month refuses a time of 100 days after it, and one for each year a time of 400 days
+            (default: False).
         key_file: key file (see: headcount key), on every worker (default: None).
         key_env: environment variable of the workers with the key (default: None).
         key_secret: Secret Manager's name of the key, which workers fetch: projects/P/secrets/S/versions/N (default: None).

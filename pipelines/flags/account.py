@@ -17,6 +17,15 @@ def add_account(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("whose account it goes on")
     add_ledger(group)
     add(group, "--dataset", reported=False, metavar="NAME", help="the data set in it (see: headcount ledger create)")
+    add(
+        group,
+        "--clock-checked",
+        reported=False,
+        action="store_true",
+        help="the clock of this machine is right, though the newest entry of the data set is long ago: without this, a limit "
+        "for each month refuses a time of 100 days after it, and one for each year a time of 400 days",
+        rare=True,
+    )
 
 
 def add_ledger(group: argparse._ActionsContainer, required: bool = False) -> None:
@@ -45,6 +54,10 @@ def check(args: argparse.Namespace) -> None:
     if (args.ledger is None) != (args.dataset is None):
         given, missing = ("--ledger", "--dataset") if args.dataset is None else ("--dataset", "--ledger")
         raise ParameterError(f"{given} needs {missing}: the one says where the account is kept, the other whose it is")
+    if args.clock_checked and args.ledger is None:
+        raise ParameterError(
+            "--clock-checked is for a ledger, whose limits may be for each month or year: give --ledger, too"
+        )
 
 
 def tell_of_replacing() -> None:

@@ -213,6 +213,7 @@ def open_account(
         runner,
         processes.this_process(),
         asked_digest(args, command, plan),
+        args.clock_checked,
     )
     return Account(ledger, ledger.reserve(request, [each for each in decided if each is not None]))
 

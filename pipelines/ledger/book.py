@@ -14,7 +14,8 @@ Invariants, which hold at the end of every transaction, whatever processes die o
 - a release id counts at most once, in one data set, for one digest of its input, rows and choices;
 - an entry that was ever committed counts for ever, whatever is added to it;
 - only a person gives back what may have been published (`resolve`); no process publishes here what was given back;
-- the times of a data set whose limit is for a month or year do not go back;
+- in a data set whose limit is for a month or year, what counts was reserved at times that do not go back, and that go ahead
+  by more than a stated span only if somebody says that the clock is right;
 - rows are added and never changed: every state that an entry had is still there;
 - in a data set that is `approved_only`, each entry is of a plan that was approved when it was reserved (`approvals`).
 """
@@ -22,7 +23,6 @@ Invariants, which hold at the end of every transaction, whatever processes die o
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -32,6 +32,7 @@ import sqlalchemy as sa
 
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines.ledger import approvals, spending, tables
+from headcount.pipelines.ledger.clocks import time_of
 from headcount.pipelines.ledger.database import Database
 from headcount.pipelines.ledger.records import (
     COMMITTED,
@@ -54,7 +55,6 @@ from headcount.pipelines.suggestions import did_you_mean, nearest
 _STORED = [column.name for column in tables.entries.columns if column.name not in ("id", "span")]
 _DATASET = [field.name for field in dataclasses.fields(Dataset) if field.name != "approved_only"]
 _LOOKS = 3  # at what is spent, before the limit is checked while others wait
-_SKEW = datetime.timedelta(minutes=5)  # by which clocks of machines may differ
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,7 +161,7 @@ class Ledger:
         """What is spent now, if the limit holds with one more; refuses one with which it does not."""
         gone = {each.entry.id for each in settled if each.change.state == GIVEN_BACK}
         with self._checked() as connection:
-            dataset, at = _open_dataset(connection, request)
+            dataset, at = _open_dataset(connection, request, gone)
             span = dataset.span(at)
             again = [entry for entry in _entries(connection, None, request.release_id, SPENT) if entry.id not in gone]
             spent = [entry for entry in _entries(connection, dataset.name, None, SPENT, span) if entry.id not in gone]
@@ -260,39 +260,28 @@ def _refuse_another(entry: Entry, request: Request) -> None:
         )
 
 
-def _open_dataset(connection: sa.Connection, request: Request) -> tuple[Dataset, str]:
-    """The data set of a request, if its numbers add up with those of the others, and the time of the request."""
+def _open_dataset(connection: sa.Connection, request: Request, gone: Iterable[int] = ()) -> tuple[Dataset, str]:
+    """The data set of a request, if its numbers add up with those of the others but for what is `gone`, and the time of the
+    request."""
     dataset = _dataset(connection, request.dataset)
     dataset.refuse_other(request.guarantee)
+    counting = _counting(dataset.name, SPENT).where(tables.entries.c.id.not_in([*gone]))
     known = dataset.users
     if known.user_column is None:
-        first = _counting(dataset.name, SPENT).order_by(tables.entries.c.id).limit(1)
+        first = counting.order_by(tables.entries.c.id).limit(1)
         row = connection.execute(first).mappings().one_or_none()
         known = request.users if row is None else Users(*(row[name] for name in Users._fields))
     dataset.refuse_others(known, request.users)
-    return dataset, _time(connection, dataset)
+    return dataset, time_of(dataset, now(), _newest(connection, counting), request.clock_checked)
 
 
-def _time(connection: sa.Connection, dataset: Dataset) -> str:
-    """The time of a new entry: not before the newest, or a clock that is set back would open the limit of an earlier year."""
-    at = now()
-    if not dataset.per:
-        return at
-    of_dataset = sa.select(tables.entries.c.id).where(tables.entries.c.dataset == dataset.name)
-    found = connection.execute(
-        sa.select(sa.func.max(tables.changes.c.at)).where(tables.changes.c.entry.in_(of_dataset))
-    )
-    newest = max(dataset.at, found.scalar_one() or "")
-    if newest and _moment(newest) - _moment(at) > _SKEW:
-        raise ParameterError(
-            f"the clock of this machine says {at[:19]}, and data set {dataset.name!r} has an entry of {newest[:19]} (UTC): set "
-            f"the clock, as the limit is for each {dataset.per}"
-        )
-    return max(at, newest)
-
-
-def _moment(at: str) -> datetime.datetime:
-    return datetime.datetime.fromisoformat(at)
+def _newest(connection: sa.Connection, counting: sa.Select[Any]) -> str | None:
+    """The newest time at which one of these entries was reserved."""
+    change = tables.changes.c
+    first = sa.select(sa.func.min(change.id)).where(change.entry.in_(sa.select(counting.subquery().c.id)))
+    found = connection.execute(sa.select(sa.func.max(change.at)).where(change.id.in_(first.group_by(change.entry))))
+    newest: str | None = found.scalar_one()
+    return newest
 
 
 def _names(connection: sa.Connection) -> list[str]:

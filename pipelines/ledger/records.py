@@ -113,8 +113,11 @@ class Dataset:
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """A release that is about to be made, as it goes into the ledger. `asked_sha256` is compared with approved plans
-    (`approvals.asked_digest`), and is not kept."""
+    """A release that is about to be made, as it goes into the ledger.
+
+    What is not kept: `asked_sha256`, which is compared with approved plans (`approvals.asked_digest`), and `clock_checked`, by
+    which somebody says that the clock is right, though it is far beyond the newest entry.
+    """
 
     dataset: str
     release_id: str
@@ -132,6 +135,7 @@ class Request:
     runner: str | None = None
     process: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     asked_sha256: str | None = None
+    clock_checked: bool = False
 
     @property
     def users(self) -> Users:
@@ -184,7 +188,7 @@ class Entry:
     def as_dict(self) -> dict[str, Any]:
         """All of it for JSON."""
         request, made = self.request, self.made or self.last
-        kept = (field.name for field in dataclasses.fields(request) if field.name != "asked_sha256")
+        kept = (each.name for each in dataclasses.fields(request) if each.name not in ("asked_sha256", "clock_checked"))
         plain = {name: getattr(request, name) for name in kept}
         history = [
             {name: value for name, value in dataclasses.asdict(change).items() if value is not None and name != "id"}

@@ -50,10 +50,10 @@ def job(run, url, ledger, key, tmp_path):
     write_csv(tmp_path / "events.csv", FRAME)
     (tmp_path / "domain.txt").write_text("a\nb\nc\n")
 
-    def made(out, *more, user="user"):
+    def made(out, *more, user="user", dataset="visits"):
         words = ["--input", tmp_path / "events.csv", "--user", user, "--item", "item", "--epsilon", 1, "--bound", 2]
         words += ["--method", "one-stage", "--domain", tmp_path / "domain.txt", "--key-file", key, "--format", "csv"]
-        return run("histogram", *words, "--ledger", url, "--dataset", "visits", "--output", tmp_path / out, *more)
+        return run("histogram", *words, "--ledger", url, "--dataset", dataset, "--output", tmp_path / out, *more)
 
     return made
 

@@ -219,7 +219,7 @@ def test_a_clock_that_is_set_back_opens_no_earlier_limit(ledger, monkeypatch, pe
     def at(time):
         monkeypatch.setattr(book, "now", lambda: f"{time}.000000+00:00")
 
-    at("2025-06-01T00:00:00")
+    at("2025-12-01T00:00:00")
     ledger.create(make_dataset("timed", "user", "add-remove", 1.0, 0.0, per))
     at("2026-01-01T00:01:00")
     first = ledger.reserve(request("a", dataset="timed"))
@@ -231,8 +231,46 @@ def test_a_clock_that_is_set_back_opens_no_earlier_limit(ledger, monkeypatch, pe
     at("2025-12-31T23:59:00")  # clocks of two machines differ a little: it is of the newer year all the same
     with pytest.raises(ParameterError, match=f"in {first.span} epsilon = 1 of it is spent"):
         ledger.reserve(request("b", dataset="timed"))
-    ledger.settle(book.Settled(first, Change(GIVEN_BACK)))
-    assert ledger.reserve(request("b", dataset="timed")).span == first.span
+    ledger.settle(book.Settled(first, Change(GIVEN_BACK)))  # which opens nothing, as nothing of that year counts
+    assert ledger.reserve(request("b", dataset="timed")).span == ledger.dataset("timed").span("2025-12-31T23:59:00")
+
+
+@pytest.mark.parametrize(("per", "year_of_pause", "days"), [("month", "2026-06-01", 100), ("year", "2027-06-01", 400)])
+def test_a_clock_that_is_set_ahead_keeps_nobody_out(ledger, monkeypatch, per, year_of_pause, days):
+    """The bug: one job of 2031 kept a data set from all jobs until then, even if it was given back."""
+
+    def at(day):
+        monkeypatch.setattr(book, "now", lambda: f"{day}T12:00:00.000000+00:00")
+
+    at("2026-01-01")
+    ledger.create(make_dataset("timed", "user", "add-remove", 9.0, 0.0, per))
+    ledger.reserve(request("a", dataset="timed"))
+    at("2031-01-01")
+    with pytest.raises(ParameterError, match=f"entry of 2026-01-01.* more than {days} days before.*--clock-checked"):
+        ledger.reserve(request("b", dataset="timed"))
+    checked = ledger.reserve(request("b", dataset="timed", clock_checked=True))  # and it was wrong all the same
+    ledger.leave(ledger.entries("timed")[0], "on a clock set ahead")
+    at("2026-01-02")
+    with pytest.raises(ParameterError, match="has an entry of 2031-01-01"):
+        ledger.reserve(request("c", dataset="timed"))
+    given_back = book.Settled(checked, Change(GIVEN_BACK))
+    assert ledger.reserve(request("c", dataset="timed"), [given_back]).changes[0].at[:10] == "2026-01-02"
+    at(year_of_pause)
+    with pytest.raises(ParameterError, match="--clock-checked"):
+        ledger.reserve(request("d", dataset="timed"))
+    assert ledger.reserve(request("d", dataset="timed", clock_checked=True)).changes[0].at[:10] == year_of_pause
+
+
+def test_a_clock_is_checked_by_whoever_runs_a_job(job, call, ledger, monkeypatch):
+    ledger.create(make_dataset("timed", "user", "add-remove", 9.0, 0.0, "year"))
+    with monkeypatch.context() as patch:
+        patch.setattr(book, "now", lambda: "2031-01-01T12:00:00.000000+00:00")
+        refused(job("out", dataset="timed"), "--clock-checked")
+        with pytest.raises(ParameterError, match="by clock_checked"):
+            call(dataset="timed")
+        assert job("out", "--clock-checked", dataset="timed")[0] == 0
+        call(dataset="timed", clock_checked=True)
+    assert len(ledger.entries("timed")) == 2
 
 
 def test_a_second_start_leaves_the_first_alone(job, ledger, monkeypatch, tmp_path):
