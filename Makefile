@@ -2,14 +2,15 @@
 # make quick  sets up and runs what takes less than a minute: pure functions, the parser, the layout of the house
 # make test   sets up and runs the checks of every change: lint, types, audits, and one pipeline for each transform
 # make test-slow   runs the same again in other ways: all jobs, cut otherwise, in several processes, at once, and killed;
-#                  and measures accuracy over many releases
+#                  with EVERYTHING=yes it also measures accuracy over many releases
 # make stubs  writes what editors and type checkers read of the calls in Python and of a report's file, after a flag has changed
 # make docs   builds the site into build/site, and refuses warnings and broken links
 # make test-docs   runs the examples of README and docs, and compares what they print with what the pages show
-# make test-flink   runs jobs on a real Flink cluster on this machine, which needs Java (11 or 17) and Maven, and on
-#                   Beam's Prism runner if Go is installed
-# make test-spark   runs a handful of jobs on a real Spark cluster on this machine, which needs Java (11 or 17) and Maven; with
-#                   JOBS=all those that Flink runs
+# make test-flink   runs a dozen jobs on a real Flink cluster on this machine, which needs Java (11 or 17) and Maven, and on
+#                   Beam's Prism runner if Go is installed; with EVERYTHING=yes all jobs, streams and faults
+# make test-spark   runs three jobs on a real Spark cluster on this machine, which needs Java (11 or 17) and Maven; with
+#                   EVERYTHING=yes those that Flink runs
+# make everything   runs all of these whatever has changed, with EVERYTHING=yes, and records that they have passed
 # make test-browser   looks at pages in a real browser, without a screen: needs Chromium; screenshots are in build/screenshots
 # make test-beam   runs transforms, replays and rows held by digest on the oldest Beam and libraries that are supported
 # make test-as-run   runs the installed command, in an environment that has nothing else, on files that other programs wrote
@@ -33,12 +34,15 @@ export OPENBLAS_NUM_THREADS := 1
 # What needs nothing of the machine but Python; `make test` and `make test-slow` share it.
 SUITE := --ignore=tests/runners --ignore=tests/browser --ignore=tests/postgres --ignore=tests/docs --ignore=tests/as_run tests
 QUICK := tests/mechanisms tests/headcount tests/pipelines/sources tests/pipelines/test_main.py tests/pipelines/test_options.py \
-	tests/test_house.py tests/test_project.py tests/test_docs.py tests/test_package.py
+	tests/test_house.py tests/test_project.py tests/test_checks.py tests/test_docs.py tests/test_package.py
 # What is in the wheel.
 SOURCES := setup.py pyproject.toml README.md LICENSE $(shell find headcount $(PACKAGES) -type f -not -path '*/__pycache__/*')
-PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+# With EVERYTHING=yes tests run that wait for it: all jobs on clusters, accuracy over many releases.
+EVERYTHING :=
+MORE := $(if $(EVERYTHING),--everything)
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal $(MORE)
 
-.PHONY: demo quick test test-slow stubs docs test-docs test-flink test-spark test-browser test-postgres test-beam test-as-run dist sbom image workflows lint types unit clean
+.PHONY: demo everything quick test test-slow stubs docs test-docs test-flink test-spark test-browser test-postgres test-beam test-as-run dist sbom image workflows lint types unit clean
 
 demo: $(VENV)/runtime
 	$(BIN)/headcount demo --output demo
@@ -61,6 +65,10 @@ quick: $(VENV)/development
 test-slow: $(VENV)/development
 	$(PYTEST) -m slow $(SUITE)
 
+# What is recorded is compared by .ci/changed: until one of these trees changes, .ci/run runs some jobs on clusters.
+everything:
+	.ci/run --everything
+
 stubs: $(VENV)/development
 	$(BIN)/python -m tests.headcount.stubs
 	$(BIN)/python -m tests.pipelines.report_file.schema
@@ -81,17 +89,16 @@ test-docs: $(VENV)/development
 test-flink: $(VENV)/development
 	@command -v java > /dev/null || { echo "make test-flink needs Java: install 11 or 17 (apt-get install openjdk-17-jdk-headless)" >&2; exit 1; }
 	@command -v mvn > /dev/null || { echo "make test-flink needs Maven: install it (apt-get install maven)" >&2; exit 1; }
-	$(BIN)/python -m pytest -n 2 --dist loadfile -rs --ignore=tests/runners/test_spark.py tests/runners
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(MORE) -rs --ignore=tests/runners/test_spark.py tests/runners
 
-JOBS ?= some
 test-spark: $(VENV)/development
 	@command -v java > /dev/null || { echo "make test-spark needs Java: install 11 or 17 (apt-get install openjdk-17-jdk-headless)" >&2; exit 1; }
 	@command -v mvn > /dev/null || { echo "make test-spark needs Maven: install it (apt-get install maven)" >&2; exit 1; }
-	$(BIN)/python -m pytest tests/runners/test_spark.py --jobs $(JOBS)
+	$(BIN)/python -m pytest $(MORE) tests/runners/test_spark.py --jobs $(if $(EVERYTHING),all,some)
 
 test-browser: $(VENV)/development $(VENV)-plain/ready
 	@command -v chromium > /dev/null || command -v google-chrome > /dev/null || { echo "make test-browser needs Chromium: install it (apt-get install chromium)" >&2; exit 1; }
-	$(BIN)/python -m pytest tests/browser --headcount $(VENV)-plain/bin/headcount
+	$(BIN)/python -m pytest $(MORE) tests/browser --headcount $(VENV)-plain/bin/headcount
 
 # The server is found on the PATH or where Debian puts it, and each process of the tests starts one of its own.
 test-postgres: $(VENV)/development
@@ -106,7 +113,7 @@ test-as-run: $(VENV)/development $(VENV)-plain/ready $(VENV)-oldest/ready
 
 # Rows must be the same as with the newest, to the digest.
 test-beam: $(VENV)-oldest/ready
-	$(VENV)-oldest/bin/python -m pytest -n 2 --dist worksteal tests/golden/test_transforms.py tests/transforms/test_replay.py
+	$(VENV)-oldest/bin/python -m pytest -n 2 --dist worksteal $(MORE) tests/golden/test_transforms.py tests/transforms/test_replay.py
 
 # Made anew, since a tag changes the version and no file.
 dist:
@@ -117,7 +124,7 @@ dist:
 build/dist-checked: $(SOURCES) | $(VENV)-release/ready
 	mkdir -p build
 	rm -rf dist build/lib
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2> /dev/null || date +%s) $(VENV)-release/bin/python -m build --installer uv --outdir dist . > build/dist.log 2>&1 || { cat build/dist.log; exit 1; }
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2> /dev/null || date +%s) PATH="$(abspath $(BIN)):$$PATH" $(VENV)-release/bin/python -m build --installer $$(test -x $(BIN)/uv && echo uv || echo pip) --outdir dist . > build/dist.log 2>&1 || { cat build/dist.log; exit 1; }
 	$(VENV)-release/bin/twine check --strict dist/*
 	$(VENV)-release/bin/check-wheel-contents dist/*.whl
 	touch $@
@@ -139,23 +146,25 @@ workflows: $(VENV)-release/ready
 # An environment with nothing but the wheel and what it needs.
 $(VENV)-plain/ready: build/dist-checked
 	rm -rf $(VENV)-plain
-	$(VENV)-release/bin/uv venv --quiet --python $(PYTHON) $(VENV)-plain
-	$(VENV)-release/bin/uv pip install --quiet --compile-bytecode --python $(VENV)-plain dist/*.whl
+	.ci/environment $(VENV)-plain dist/*.whl
 	touch $@
 
-$(VENV)-release/ready: deploy/release/requirements.txt
-	$(PYTHON) -m venv $(VENV)-release
-	$(VENV)-release/bin/pip install --quiet -r deploy/release/requirements.txt
+$(VENV)-release/ready: deploy/release/requirements.txt | $(VENV)/uv
+	.ci/environment $(VENV)-release -r deploy/release/requirements.txt
 	touch $@
 
-$(VENV)-oldest/ready: tests/oldest.txt setup.py pyproject.toml
-	$(PYTHON) -m venv $(VENV)-oldest
-	$(VENV)-oldest/bin/pip install --quiet -r tests/oldest.txt -e .
+$(VENV)-oldest/ready: tests/oldest.txt setup.py pyproject.toml | $(VENV)/uv
+	.ci/environment $(VENV)-oldest -r tests/oldest.txt -e .
 	touch $@
 
-$(VENV)/runtime: requirements.txt setup.py pyproject.toml
+# The first environment, and in it what installs into all: a machine has Python, and needs no uv.
+$(VENV)/uv: deploy/release/uv.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet -r requirements.txt -e .
+	$(BIN)/pip install --quiet --no-compile -r deploy/release/uv.txt || echo "uv cannot be had here: pip installs, in minutes" >&2
+	touch $@
+
+$(VENV)/runtime: requirements.txt setup.py pyproject.toml | $(VENV)/uv
+	.ci/environment $(VENV) -r requirements.txt -e .
 	touch $@
 
 # mypy and the site's reference cannot follow the mapping of an editable install, so they get a tree of links.
@@ -166,11 +175,11 @@ $(VENV)/links: $(VENV)/runtime $(filter-out headcount/__pycache__,$(wildcard hea
 	touch $@
 
 $(VENV)/development: $(VENV)/runtime tests/requirements.txt | $(VENV)/links
-	$(BIN)/pip install --quiet -r tests/requirements.txt
+	.ci/environment $(VENV) -r tests/requirements.txt
 	touch $@
 
 $(VENV)/docs: $(VENV)/runtime docs/requirements.txt | $(VENV)/links
-	$(BIN)/pip install --quiet -r docs/requirements.txt
+	.ci/environment $(VENV) -r docs/requirements.txt
 	touch $@
 
 clean:

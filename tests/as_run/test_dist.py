@@ -75,7 +75,7 @@ def test_the_version_is_that_of_the_wheel_and_of_a_release_or_the_next_one(run):
 
 def test_uvx_runs_the_checkout(tmp_path):
     """`uvx --from . headcount demo` for people who have uv: in an environment that is gone afterwards."""
-    uvx = TOP / ".venv-release" / "bin" / "uvx"
+    uvx = TOP / ".venv" / "bin" / "uvx"
     words = [uvx, "--from", TOP, "headcount", "demo", "--rows", "20000"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
