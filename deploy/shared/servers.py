@@ -46,6 +46,14 @@ def jars(engine: Engine) -> Path:
         return cache
     maven = program("mvn", f"Maven (mvn), which fetches the jars of {engine.name} and Beam, is not installed")
     cache.parent.mkdir(parents=True, exist_ok=True)
+    with open(cache.with_name(f"{cache.name}.lock"), "w") as lock:  # who comes second waits, and finds them
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not cache.is_dir():
+            _fetch(engine, maven, pom, cache)
+    return cache
+
+
+def _fetch(engine: Engine, maven: str, pom: Path, cache: Path) -> None:
     partial = Path(tempfile.mkdtemp(prefix=f"{cache.name}.", dir=cache.parent))
     print(f"fetching the jars of {engine.name} and Beam into {cache}: some minutes, once", flush=True)
     try:
@@ -54,11 +62,9 @@ def jars(engine: Engine) -> Path:
         if subprocess.run(command, cwd=partial).returncode != 0:
             raise Problem("Maven could not fetch the jars; what it said stands above")
         partial.chmod(0o755)
-        with contextlib.suppress(OSError):  # somebody else was as quick
-            partial.rename(cache)
+        partial.rename(cache)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    return cache
 
 
 def program(name: str, missing: str) -> str:

@@ -150,3 +150,17 @@ def test_submit_takes_commands_of_two_words(tmp_path):
     )
     said, told = called.communicate(timeout=120)
     assert called.returncode == 0 and "each of the 2 windows is a release of its own" in said, told
+
+
+def test_jars_are_fetched_once_by_two_who_need_them_at_once(tmp_path):
+    """Maven's place is taken by a program that writes down each call."""
+    maven = tmp_path / "mvn"
+    maven.write_text(f'#!/bin/sh\necho called >> {tmp_path}/calls\nsleep 1\ntouch "${{8#*=}}/one.jar"\n')
+    maven.chmod(0o755)
+    code = f"import sys; sys.path.append({str(FOLDER.parent / 'shared')!r}); from pathlib import Path; import servers; "
+    code += f"print(servers.jars(servers.Engine('Flink', Path({str(FOLDER)!r}))))"
+    places = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    both = [subprocess.Popen([sys.executable, "-c", code], env=places, stdout=subprocess.PIPE, text=True) for _ in "ab"]
+    said = [process.communicate(timeout=60)[0].splitlines()[-1] for process in both]
+    assert said[0] == said[1] and os.listdir(said[0]) == ["one.jar"]
+    assert (tmp_path / "calls").read_text() == "called\n"
