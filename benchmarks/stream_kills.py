@@ -222,7 +222,7 @@ class OnPrism:
 
     def __init__(self, folder: Path, words: list[str], args: argparse.Namespace) -> None:
         self._command = [sys.executable, "-m", "headcount.pipelines.main", *words, "--runner=PrismRunner"]
-        self._command += [f"--prism_location={args.prism}"] if args.prism else []
+        self._command += ["--behind-firewall", *([f"--prism_location={args.prism}"] if args.prism else [])]
         self.log = open(folder / "client.log", "ab")
         self._start()
 

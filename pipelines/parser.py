@@ -17,7 +17,8 @@ _FLAG = re.compile(r"--?[A-Za-z]")
 _ONE_LETTER = 0.9  # of the measure of `nearest`: so close that one of the two is a slip of the other
 _BEAM_HELP = (
     "Beam's own flags (--runner FlinkRunner, SparkRunner or DataflowRunner, --temp_location, ...) are accepted too;\n"
-    "what stands after a bare -- is passed on to Beam as it is."
+    "what stands after a bare -- is passed on to Beam as it is. With --behind-firewall a runner may start whose server\n"
+    "listens on every address, such as Prism (docs/streams.md)."
 )
 
 
@@ -163,6 +164,8 @@ def _unknown_to_beam(flags: Sequence[str]) -> tuple[list[str], list[str]]:
     if not flags:
         return [], []
     from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentParser
+
+    from headcount.pipelines.jobs import loopback  # noqa: F401  # which has one more class of them
 
     class BeamParser(_BeamArgumentParser):
         def error(self, message: str) -> NoReturn:

@@ -15,7 +15,7 @@ from apache_beam.runners.runner import PipelineState
 
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.errors import ParameterError
-from headcount.pipelines.jobs import remote
+from headcount.pipelines.jobs import loopback, remote
 from headcount.pipelines.jobs.evidence import DigestOfInput
 from headcount.pipelines.jobs.job import Job, Looked
 from headcount.pipelines.jobs.local import keeps_chunks, local_runner
@@ -41,6 +41,11 @@ class OnBeam:
     def __init__(self, flags: Sequence[str]) -> None:
         self.options, self.runner = pipeline_options(flags)
         self.here = self.runner is None and keeps_chunks(self.options)
+        loopback.bind()
+
+    def check(self) -> None:
+        """Refuse a runner that starts a server which others reach."""
+        loopback.check(self.runner, self.options)
 
     def make(self, args: argparse.Namespace, looked: Looked, memory_limit: int | None) -> None:
         """Make the transform, which refuses what is wrong."""

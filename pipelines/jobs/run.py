@@ -47,6 +47,9 @@ class Engine(Protocol):
     runner: str | None
     here: bool
 
+    def check(self) -> None:
+        """Refuse a runner that this machine must not start."""
+
     def make(self, args: argparse.Namespace, looked: Looked, memory_limit: int | None) -> None:
         """Make what is run; refuses what is wrong."""
 
@@ -193,6 +196,8 @@ def look(
 ) -> Looked:
     """Look at the key, the files, their columns and the output of a job; `engine` is what `engine_of` gives."""
     runner = None if engine is None else engine.runner
+    if engine is not None:
+        engine.check()
     options.require(args, *kind.required)
     account_flags.check(args)
     release = releases.make_release(args, runner) if kind.keyed else releases.make_keyless(args)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.everything
 
 @pytest.mark.parametrize("job", [*WIRED, *STORED])
 def test_same_bytes_as_on_this_machine(prism, words_of, here, tmp_path, job):
-    flags = ["--runner=PrismRunner", f"--prism_location={prism}", "--environment_type=LOOPBACK"]
+    flags = ["--runner=PrismRunner", f"--prism_location={prism}", "--environment_type=LOOPBACK", "--behind-firewall"]
     headcount(*words_of(job), *flags, "--output", tmp_path / "there")
     assert output(tmp_path / "there") == here(job)
     assert os.listdir(tmp_path) == ["there"]

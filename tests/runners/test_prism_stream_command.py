@@ -18,7 +18,7 @@ KILLS = (0, 1, 3)  # numbers of windows that are there when the process is kille
 
 
 def flags(program):
-    return ["--runner=PrismRunner", f"--prism_location={program}", "--environment_type=LOOPBACK"]
+    return ["--runner=PrismRunner", f"--prism_location={program}", "--environment_type=LOOPBACK", "--behind-firewall"]
 
 
 @pytest.mark.parametrize(
