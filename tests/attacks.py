@@ -1,9 +1,10 @@
 """What a stranger on the network sends to a port of this machine, by Beam's own clients: run by tests/network.py.
 
-python -m tests.attacks STRANGER VICTIM reach PORT ...        prints the ports that answer
-python -m tests.attacks STRANGER VICTIM pool PORT FILE COPY   has a worker of that pool copy a file that only the victim may read
-python -m tests.attacks STRANGER VICTIM job PORT COMMAND [WORKERS]
-                                                    has the cluster behind that job server run a command, or a worker of a pool
+python -m tests.attacks STRANGER VICTIM HOW ...
+
+reach PORT ...                     prints the ports that answer
+pool PORT FILE COPY                has a worker of that pool copy a file that only the victim may read
+job PORT ARTIFACTS KIND CONFIG     sends a job to that job server, whose workers are of that kind
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -76,14 +76,14 @@ def _address(text: str) -> tuple[str, int]:
 
 
 @contextlib.contextmanager
-def watched(process: subprocess.Popen[str]) -> Iterator[set[Socket]]:
-    """All sockets on which a command and what it starts listen while the block runs."""
+def watched(leaders: Callable[[], Iterable[int]]) -> Iterator[set[Socket]]:
+    """All sockets on which these processes, and what they start, listen while the block runs."""
     seen: set[Socket] = set()
     end = threading.Event()
 
     def look() -> None:
         while not end.wait(_INTERVAL):
-            seen.update(listening(process.pid))
+            seen.update(listening(*leaders()))
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()

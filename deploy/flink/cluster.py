@@ -22,6 +22,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "shared"))
 
 import script  # noqa: E402
+from loopback import class_path  # noqa: E402
 from script import JAVA_FLAGS, SERVER_FLAGS, ask  # noqa: E402
 from servers import Engine, Problem, State, end, free_port, jars, program, wait  # noqa: E402
 
@@ -116,7 +117,8 @@ def _start(args: argparse.Namespace, state: State) -> None:
     java = program("java", "Java, which Flink and Beam's job server run on, is not installed")
     content = state.content
     ours = script.claim(state, "flink", _with_scheme(args.flink_master) if args.flink_master else None)
-    classpath = [] if args.flink_master and args.job_server_jar else ["-cp", f"{jars(ENGINE)}/*"]
+    own_jar = args.job_server_jar and Path(args.job_server_jar)
+    classpath = [] if args.flink_master and own_jar else class_path(state.directory / "loopback.jar", jars(ENGINE))
     if ours and "job-manager" not in state.processes:
         end([state.processes.pop(name) for name in list(state.processes)])  # what is left of an earlier cluster
         rest = free_port()
@@ -135,7 +137,11 @@ def _start(args: argparse.Namespace, state: State) -> None:
         )
 
     def job_server() -> list[str]:
-        server = ["-jar", args.job_server_jar] if args.job_server_jar else _job_server(java, classpath, state)
+        server = (
+            [*class_path(state.directory / "own.jar", own_jar), JOB_SERVER]
+            if own_jar
+            else _job_server(java, classpath, state)
+        )
         master = urllib.parse.urlsplit(content["flink"]).netloc
         return [java, *JAVA_FLAGS, *SERVER_FLAGS, *server, "--flink-master", master]
 

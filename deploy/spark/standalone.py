@@ -20,6 +20,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "shared"))
 
 import script  # noqa: E402
+from loopback import class_path  # noqa: E402
 from servers import Engine, Problem, State, end, free_port, jars, program, wait  # noqa: E402
 
 ENGINE = Engine("Spark", HERE)
@@ -27,6 +28,8 @@ ENGINE = Engine("Spark", HERE)
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
 JOB_SERVER = "org.apache.beam.runners.spark.SparkJobServerDriver"
+
+LOOPBACK = "loopback.jar"  # in the state directory, see shared/loopback.py
 
 _CANCEL_SECONDS = 180
 
@@ -72,7 +75,8 @@ def _start(args: argparse.Namespace, state: State) -> None:
     java = program("java", "Java, which Spark and Beam's job server run on, is not installed")
     content = state.content
     ours = script.claim(state, "spark", args.spark_master)
-    classpath = [] if args.spark_master and args.job_server_jar else ["-cp", f"{jars(ENGINE)}/*"]
+    own_jar = args.job_server_jar and Path(args.job_server_jar)
+    classpath = [] if args.spark_master and own_jar else class_path(state.directory / LOOPBACK, jars(ENGINE))
     server = [java, *_JAVA_FLAGS, *script.SERVER_FLAGS, *classpath]
     if ours and "master" not in state.processes:
         end([state.processes.pop(name) for name in list(state.processes)])  # what is left of an earlier cluster
@@ -97,9 +101,9 @@ def _start(args: argparse.Namespace, state: State) -> None:
     memory = content.setdefault("memory", args.memory)
 
     def job_server() -> list[str]:
-        run = ["-jar", args.job_server_jar] if args.job_server_jar else [*classpath, JOB_SERVER]
+        path = class_path(state.directory / "own.jar", own_jar) if own_jar else classpath
         flags = [java, *_JAVA_FLAGS, *script.SERVER_FLAGS, f"-Xmx{memory}m", *_settings(args, state)]
-        return [*flags, *run, "--spark-master-url", content["spark"]]
+        return [*flags, *path, JOB_SERVER, "--spark-master-url", content["spark"]]
 
     script.start_job_server(state, job_server)
 
@@ -129,6 +133,7 @@ def _settings(args: argparse.Namespace, state: State) -> list[str]:
         }
         settings |= {"spark.driver.host": "localhost", "spark.local.dir": state.directory / "tmp"}
         settings |= {"spark.default.parallelism": state.content["workers"]}
+        settings |= {"spark.executor.extraClassPath": state.directory / LOOPBACK}  # before the jars of SPARK_HOME
     return [*(f"-D{name}={value}" for name, value in settings.items()), *(f"-D{each}" for each in args.conf)]
 
 

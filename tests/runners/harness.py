@@ -31,6 +31,7 @@ DEPLOY = Path(__file__).resolve().parents[2] / "deploy" / "flink"
 SPARK = DEPLOY.parent / "spark"
 sys.path += [str(DEPLOY), str(SPARK)]  # the scripts' modules are found so
 script, spark_script = importlib.import_module("cluster"), importlib.import_module("standalone")
+FACTORY = importlib.import_module("loopback").FACTORY
 MINUTES = 60  # seconds
 # Task managers of small jobs spend half of their time on compiling well what runs for seconds.
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

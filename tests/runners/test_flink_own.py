@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runners.harness import MINUTES, Cluster, histogram, output, running
+from tests.runners.harness import FACTORY, MINUTES, Cluster, histogram, output, running
 from tests.runners.jobs import JOBS
 
 pytestmark = pytest.mark.everything
@@ -73,14 +73,16 @@ def test_a_cluster_of_your_own(bare, words_of, here, tmp_path, own_jar):
 
 
 def job_server_jar(cluster, directory):
-    """A jar that runs by itself, as the one that Beam publishes: of the same classes, which it only names."""
+    """A jar as the one that Beam publishes: of the same classes, which it only names, but for that which opens ports."""
     classpath = cluster.state()["manager"]
-    folder = Path(classpath[classpath.index("-cp") + 1]).parent
+    folder = Path(classpath[classpath.index("-cp") + 1].rpartition(":")[2]).parent
     names = " ".join(path.as_uri() for path in sorted(folder.glob("*.jar")))
     lines = ["Manifest-Version: 1.0", "Main-Class: org.apache.beam.runners.flink.FlinkJobServerDriver"]
     long = f"Class-Path: {names}"
     lines += [(" " if at else "") + long[at : at + 70] for at in range(0, len(long), 70)]
-    with zipfile.ZipFile(directory / "job-server.jar", "w") as jar:
+    (core,) = folder.glob("beam-sdks-java-core-*.jar")
+    with zipfile.ZipFile(core) as held, zipfile.ZipFile(directory / "job-server.jar", "w") as jar:
+        jar.writestr(FACTORY, held.read(FACTORY))
         jar.writestr("META-INF/MANIFEST.MF", "\r\n".join(lines) + "\r\n\r\n")
     return directory / "job-server.jar"
 

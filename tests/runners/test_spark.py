@@ -9,6 +9,7 @@ import signal
 
 import pytest
 
+from tests.network import watched
 from tests.runners.harness import (
     MINUTES,
     SparkCluster,
@@ -41,6 +42,13 @@ def spark(tmp_path_factory):
         yield started
 
 
+@pytest.fixture(scope="module", autouse=True)
+def seen(spark):
+    """All sockets on which the cluster and its workers listen meanwhile."""
+    with watched(lambda: [server["pid"] for server in spark.state()["processes"].values()]) as found:
+        yield found
+
+
 @pytest.fixture
 def every(request):
     """For what takes a minute and is tried with all jobs alone."""
@@ -53,6 +61,14 @@ def test_same_bytes_as_on_this_machine(spark, words_of, here, tmp_path, job):
     assert output(tmp_path / "there") == here(job)
     assert os.listdir(tmp_path) == ["there"]
     assert rows(here(job)) > 0
+
+
+def test_all_listens_on_loopback_alone(spark, seen, words_of, tmp_path):
+    """After the jobs above, or one that is run here: executors have ports, too, and servers for their Python workers."""
+    if len(seen) < 20:
+        spark.submit(*words_of("estimates"), "--output", tmp_path / "there")
+    assert len(seen) >= 20
+    assert {each for each in seen if each.is_reached_from_outside} == set()
 
 
 @pytest.mark.everything

@@ -38,8 +38,12 @@ class Job:
         os.mkfifo(self._pipe)
         self.key = folder / "key"
         write_fixed_key(self.key)
-        words = f"histogram --input {folder}/in/*.csv --user user --item item --epsilon 1 --delta 1e-6 --method one-stage"
-        words += f" --bound 1 --format csv --key-file {self.key} --release-id r1 --output {folder}/out {RUNNERS[runner]}"
+        words = (
+            f"histogram --input {folder}/in/*.csv --user user --item item --epsilon 1 --delta 1e-6 --method one-stage"
+        )
+        words += (
+            f" --bound 1 --format csv --key-file {self.key} --release-id r1 --output {folder}/out {RUNNERS[runner]}"
+        )
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "start_new_session": True}
         self.process = subprocess.Popen([sys.executable, "-m", "headcount.pipelines.main", *words.split()], **pipes)
 
@@ -69,7 +73,7 @@ def standing_still(folder: Path, runner: str) -> Iterator[tuple[Job, set[Socket]
     """A job of this runner, with all sockets on which it has listened."""
     job = Job(folder, runner)
     try:
-        with watched(job.process) as seen:
+        with watched(lambda: [job.process.pid]) as seen:
             job.wait()
             seen |= listening(job.process.pid)
             yield job, seen
