@@ -21,7 +21,7 @@ from typing import NamedTuple
 import pytest
 
 _LISTENS = "0A"  # the state of a socket, in /proc/net/tcp
-_INTERVAL = 0.05  # seconds between two looks
+_INTERVAL = 0.2  # seconds between two looks
 ROOT = Path(__file__).resolve().parents[1]
 
 

@@ -25,7 +25,7 @@ _SERVERS = {"prism": "Prism", "flink": "Beam's job server for Flink", "spark": "
 _UP, _LOOPBACK, _FLAGS_OF_INTERFACE = 0x1, 0x8, 0x8913  # of Linux
 
 
-class ServerOptions(PipelineOptions):  # type: ignore[misc]
+class ServerOptions(PipelineOptions):
     """A flag beside those of Beam, which every command that takes these has."""
 
     @classmethod
