@@ -135,6 +135,9 @@ RATIO_NOISE_PRICE, NOISE_BY_CHANCE, NOISE_WITH_WAVES = 2, 12, 0.75
 #: `partitions.limited`, `clip_choice`).
 LARGE_BOUND_PENALTY, LARGE_NORM_PENALTY = 3, 2.5
 
+#: Up to this by epsilon, limits on items per user are alike (`partitions.limited`): more names more for few of many items.
+LIMITS_ALIKE = 100
+
 #: The power by which selections of more items are drawn more often (`partitions.limited`): scores for few items do not see what
 #: users have beyond them.
 MANY_ITEMS_REWARD = 3 / 4
@@ -205,8 +208,7 @@ RANGE_ENDS += (Fraction(10) ** 12,)
 #: a pass less over the data (`partitions`, `histogram.stages`). These could be one number.
 ROUNDS, ROUNDS_OF_HISTOGRAM = 3, 2
 
-#: The most states of a selection curve that is a candidate (`partitions.auto`): more finds a better one at a small epsilon, and
-#: takes longer. 2^15 take a second.
+#: The most states of a candidate's selection curve (`partitions.auto`): more finds better ones. 2^15 take a second.
 MOST_STATES_OF_CANDIDATE = 1 << 15
 
 #: The most items whose counts are looked at, unless told otherwise (`count_release`): more finds rarer ones, and takes longer.
@@ -216,12 +218,10 @@ ITEMS_LOOKED_AT = 10_000
 #: (`count_release.top_names`).
 MOST_DRAWN = 9
 
-#: The paper's first epsilon, for a threshold of some 60,000 users, which is above most counts: less is of no use, and more
-#: begins too low (`count_release.release`).
+#: The paper's first epsilon, whose threshold of some 60,000 users is above most counts: more begins too low (`count_release`).
 FIRST_EPSILON = 5e-4
 
-#: Standard deviations of noise in a relative error of a count at the threshold; the paper's, 87 % of all noise. More gives
-#: closer counts and fewer of them (`count_release.release`).
+#: Standard deviations of noise in a count's relative error at the threshold, the paper's: more has closer counts, and fewer.
 DEVIATIONS_OF_TARGET = Fraction(3, 2)
 
 #: Draws that may find nothing, beyond one for each item: each doubles the cost of the next (`count_release.release`).

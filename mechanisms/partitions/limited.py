@@ -1,14 +1,16 @@
 """The private choice of a selection curve in two draws: first a limit on the items per user, then a curve within it.
 
-    the limit:    P(K) is proportional to K^-u exp(-e1 #{users with more than K items}),     K of the candidates
+    the limit:    P(K) is proportional to max(K, k)^-u exp(-e1 #{users with more than K items}),     K of the candidates
     the curve:    P(c) is proportional to K(c)^v exp(-e2 loss(c) / S),                       c with K(c) <= the limit
 
 S is the largest sensitivity of a loss (`scored`) among those c, and twice that where a user is replaced. It grows like K^(3/4),
 so that a choice among all K at once would need too much epsilon. The number of users above K moves by 1, and is cheap to ask
-first.
+first. Where there are too few users to tell, all limits up to k are as likely: a user of fewer items than K loses little by it,
+and one of many would lose nearly all by a small K.
 
 Guarantee: each draw is epsilon-differentially private with delta 0, and has a range of e1 and e2. The second knows the first:
-they compose adaptively (`curve_budget`). Any u and v keep it (`tuning`). Proof: docs/proofs/partitions.md, "Which curve".
+they compose adaptively (`curve_budget`). Any k, u and v that no data tells keep it (`tuning`). Proof:
+docs/proofs/partitions.md, "Which curve".
 """
 
 from __future__ import annotations
@@ -96,8 +98,9 @@ class LimitedChoice(TableChoice):
     def limit_exponents(self, table: Sequence[int]) -> list[Fraction]:
         """The exponents of the limits."""
         losses = em_exponents(table[self.scored.entries :], 1, self.limit.epsilon_fraction)
+        alike = tuning.LIMITS_ALIKE / self.release_budget.epsilon
         return [
-            loss + log_weight(limit, tuning.LARGE_BOUND_PENALTY)
+            loss + log_weight(max(limit, alike), tuning.LARGE_BOUND_PENALTY)
             for loss, limit in zip(losses, self.limits, strict=True)
         ]
 

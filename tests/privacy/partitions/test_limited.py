@@ -16,7 +16,7 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import gather
 from headcount.mechanisms.batches.user_shards import split_by_user
-from headcount.mechanisms.choice.exponential import em_exponents
+from headcount.mechanisms.choice.exponential import em_exponents, probabilities
 from headcount.mechanisms.partitions import limited
 from headcount.mechanisms.partitions.auto import auto_partitions
 from headcount.mechanisms.partitions.candidates import StrategyCandidate
@@ -125,7 +125,7 @@ def test_the_draws_have_the_chances_that_are_told():
     choice = choice_of(Relation.ADD_REMOVE)
     choice = dataclasses.replace(
         choice,
-        limit=Budget(0.046),
+        limit=Budget(0.023),
         scored=dataclasses.replace(
             choice.scored, budget=Budget(0.05), candidates=choice.candidates[:1] + choice.candidates[COPIES:]
         ),
@@ -146,11 +146,19 @@ def test_users_with_a_thousand_items_each_get_a_law_for_so_many_and_others_do_no
     choice = auto_partitions(Budget(1, 1e-8)).choice
     random = np.random.default_rng(2)
     short, long = (np.bincount(random.integers(number, 2 * number, 2000)) for number in (5, 500))
-    for sizes, most in ((short, 30), (long, 3000)):
+    for sizes, least, most in ((short, 6, 300), (long, 500, 3000)):
         above = [int(sizes[limit + 1 :].sum()) for limit in choice.limits]
         limits = np.exp([-float(x) for x in choice.limit_exponents([0] * choice.scored.entries + above)])
         likely = [limit for limit, weight in zip(choice.limits, limits, strict=True) if weight > limits.max() / 100]
-        assert max(likely) <= most and min(likely) >= most / 6
+        assert max(likely) <= most and min(likely) >= least
+
+
+def test_a_limit_that_too_few_users_can_tell_is_none_that_leaves_nearly_all_of_them_out():
+    """500 users of 72 items each: a prior that falls from 1 on takes a limit of one item, and nothing is named."""
+    choice = auto_partitions(Budget(1, 1e-8)).choice
+    above = [500 if limit < 72 else 0 for limit in choice.limits]
+    chances = probabilities(choice.limit_exponents([0] * choice.scored.entries + above))
+    assert sum(chance for chance, limit in zip(chances, choice.limits, strict=True) if 72 <= limit <= 300) > 0.95
 
 
 def two_choices_then(delta_at, first, second, epsilon):
