@@ -129,7 +129,12 @@ class Account:
 
     def failed(self) -> None:
         """The job or call failed, and its output was abandoned: give back, unless something may have been published."""
-        if self._ledger is None or self._entry is None or self.expected is not None:
+        if self._ledger is None or self._entry is None:
+            return
+        if self.expected is not None:  # which counts whatever becomes of this attempt; another may follow
+            said = None if self._may_publish or self._entry.state == COMMITTED else self._leave("it failed once more")
+            if said is not None:
+                _tell(said)
             return
         from headcount.pipelines.ledger.book import Settled
 

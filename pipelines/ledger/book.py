@@ -13,6 +13,7 @@ Invariants, which hold at the end of every transaction, whatever processes die o
 - what counts in one data set protects the same users, told apart by the same columns;
 - a release id counts at most once, in one data set, for one digest of its input, rows and choices;
 - an entry that was ever committed counts for ever, whatever is added to it;
+- of a release that is not committed one process works at a time: an entry is taken over only from one that is over;
 - only a person gives back what may have been published (`resolve`); no process publishes here what was given back;
 - in a data set whose limit is for a month or year, what counts was reserved at times that do not go back, and that go ahead
   by more than a stated span only if somebody says that the clock is right;
@@ -23,7 +24,6 @@ Invariants, which hold at the end of every transaction, whatever processes die o
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -47,7 +47,10 @@ from headcount.pipelines.ledger.records import (
     Users,
     guarantee_of,
     guarantee_text,
+    made_again,
     now,
+    process_of,
+    process_text,
     who,
 )
 from headcount.pipelines.suggestions import did_you_mean, nearest
@@ -180,7 +183,10 @@ class Ledger:
             dataset, at = _open_dataset(connection, request)
             for entry in _entries(connection, None, request.release_id, SPENT):
                 _refuse_another(entry, request)
-                return entry
+                if entry.state == COMMITTED:
+                    return entry
+                _add(connection, entry.id, made_again(request), now())
+                return _again(connection, entry)
             span, approval = dataset.span(at), approvals.allowing(connection, request)
             if seen is None:
                 spent = [entry.request.guarantee for entry in _entries(connection, dataset.name, None, SPENT, span)]
@@ -189,7 +195,7 @@ class Ledger:
                 return None
             stored = {name: getattr(request, name) for name in _STORED} | {
                 "guarantee": guarantee_text(request.guarantee),
-                "process": json.dumps(dict(request.process), sort_keys=True),
+                "process": process_text(request.process),
             }
             made = connection.execute(tables.entries.insert().values(span=span, **stored))
             assert made.inserted_primary_key is not None
@@ -250,7 +256,7 @@ def _refuse_another(entry: Entry, request: Request) -> None:
     over = entry.state == COMMITTED or (entry.made is not None and entry.is_over())
     if not over:
         raise ParameterError(
-            f"release {request.release_id!r} is being made by {entry.changes[0].who} since {entry.changes[0].at[:19]}: wait "
+            f"release {request.release_id!r} is being made by {entry.begun.who} since {entry.begun.at[:19]}: wait "
             "for it; if it is over, run `headcount ledger resolve`"
         )
     if entry.made is None:
@@ -341,7 +347,7 @@ def _ids(connection: sa.Connection, dataset: str, span: str) -> list[int]:
 def _entry(row: Any, changed: Sequence[Change]) -> Entry:
     stored = {name: row[name] for name in _STORED} | {
         "guarantee": guarantee_of(row["guarantee"]),
-        "process": json.loads(row["process"]),
+        "process": process_of(row["process"]),
     }
     return Entry(row["id"], row["span"], Request(**stored), changed)
 

@@ -24,6 +24,9 @@ OPEN = (RESERVED, PUBLISHING, LEFT)  # of which it is not known what became of t
 SPENT = (*OPEN, COMMITTED)  # what counts
 SPANS = {"": "", "month": "%Y-%m", "year": "%Y"}  # how long a limit holds, and the name of such a time
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_AGAIN = (
+    "made again by "  # begins the note of a change by which another process takes over; the process follows, as JSON
+)
 
 
 class Users(NamedTuple):
@@ -181,9 +184,21 @@ class Entry:
         """The first change that says what was published, or was about to be; None if that is not known."""
         return next((change for change in self.changes if change.release_sha256 is not None), None)
 
+    @property
+    def begun(self) -> Change:
+        """The change by which the process that works on it began: the last that took it over, or that which reserved it."""
+        again = (change for change in reversed(self.changes) if (change.note or "").startswith(_AGAIN))
+        return next(again, self.changes[0])
+
+    @property
+    def process(self) -> Mapping[str, Any]:
+        """The process that works on it, or did last."""
+        begun = self.begun
+        return self.request.process if begun.id == self.changes[0].id else process_of(str(begun.note)[len(_AGAIN) :])
+
     def is_over(self) -> bool | None:
         """Whether its process has no more to do with it; None if that cannot be known from here."""
-        return True if self.state == LEFT else is_over(self.request.process)
+        return True if self.state == LEFT else is_over(self.process)
 
     def as_dict(self) -> dict[str, Any]:
         """All of it for JSON."""
@@ -212,6 +227,27 @@ class Entry:
 def published(report: bytes, note: str | None = None, state: str = COMMITTED) -> Change:
     """The change by which a release with this report.json is committed, or is about to be published."""
     return Change(state, hashlib.sha256(report).hexdigest(), rows_of(report), release_digest(report), note)
+
+
+def made_again(request: Request) -> Change:
+    """The change by which the process of a request takes over what another was about to publish. What runs elsewhere is never
+    known to be over, as its process here may end before it."""
+    process = dict(request.process) | ({} if request.runner is None else {"space": None})
+    return Change(PUBLISHING, note=_AGAIN + process_text(process))
+
+
+def process_text(process: Mapping[str, Any]) -> str:
+    """A process as it is stored."""
+    return json.dumps(dict(process), sort_keys=True)
+
+
+def process_of(text: str) -> dict[str, Any]:
+    """The process that was stored as this; none, of which nothing is known, if it is not one."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) and isinstance(found.get("pid"), int) else {}
 
 
 def guarantee_text(guarantee: Guarantee) -> str:

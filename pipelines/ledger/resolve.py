@@ -90,7 +90,7 @@ def _may_be_replaced(entry: Entry, found: outputs.Found | None) -> bool:
 
 
 def _process(entry: Entry) -> str:
-    return f"process {entry.request.process['pid']} on {entry.request.process['host']}"
+    return f"process {entry.process.get('pid')} on {entry.process.get('host')}"
 
 
 def _why_not(entry: Entry, found: outputs.Found | None) -> str:

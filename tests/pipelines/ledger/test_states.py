@@ -9,7 +9,7 @@ import shutil
 import pytest
 import sqlalchemy as sa
 
-from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.errors import HeadcountError, ParameterError
 from headcount.pipelines.jobs.direct import Direct
 from headcount.pipelines.ledger import book, database, spending, tables
 from headcount.pipelines.ledger.account import open_ledger
@@ -119,6 +119,47 @@ def test_a_job_that_died_while_it_published_is_made_again_at_no_cost(job, ledger
     refused(job("out", "--release-id", "r1"), "so nothing is published")
     (tmp_path / "events.csv").write_text(events)
     assert job("out", "--release-id", "r1")[0] == 0 and states(ledger) == [COMMITTED]
+
+
+def test_an_entry_follows_the_process_that_works(ledger, run, url):
+    """The bug: what died while it was published was made again by many at once, and given up while one of them worked."""
+    made = Change(PUBLISHING, "0" * 64, "0" * 64, "0" * 64)
+    ledger.publish(ledger.reserve(request("r1", process=dead())), made)
+    gave_up = ["ledger", "resolve", "--release-id", "r1", "--gave-up", "--ledger", url]
+    again = ledger.reserve(request("r1"))
+    assert again.made.release_sha256 == made.release_sha256
+    with pytest.raises(ParameterError, match="is being made by"):
+        ledger.reserve(request("r1"))
+    refused(run(*gave_up), f"process {os.getpid()} on", "is still there", "stop it first")
+    ledger.leave(again, "it failed")
+    ledger.reserve(request("r1", process=dead()))
+    elsewhere = ledger.reserve(request("r1", process=dead(), runner="FlinkRunner"))  # which may run without its process
+    with pytest.raises(ParameterError, match="is being made by"):
+        ledger.reserve(request("r1"))
+    assert elsewhere.is_over() is None and history(ledger)[-2:] == [PUBLISHING] * 2
+    assert run(*gave_up)[0] == 0 and states(ledger) == [GIVEN_BACK]
+
+
+def test_a_retry_that_fails_leaves_the_entry_to_the_next(call, ledger, monkeypatch):
+    """In one process, as in a notebook."""
+    ledger.publish(
+        ledger.reserve(request("r1", process=dead(), parameters_sha256=_parameters(call, ledger))),
+        Change(PUBLISHING, "0" * 64, "0" * 64, "0" * 64),
+    )
+    for _ in range(2):
+        with pytest.raises(HeadcountError, match="so nothing is published"):
+            call(release_id="r1")
+    assert history(ledger) == [RESERVED, PUBLISHING, PUBLISHING, LEFT, PUBLISHING, LEFT]
+
+
+def _parameters(call, ledger):
+    """The digest of the parameters of a call, in a ledger that forgets it."""
+    call(release_id="r0")
+    (entry,) = ledger.entries()
+    with ledger._database.writing() as connection:
+        for table in (tables.changes, tables.entries):
+            connection.execute(table.delete())
+    return entry.request.parameters_sha256
 
 
 def test_a_commit_that_fails_may_have_published(job, ledger, monkeypatch, run, url):
