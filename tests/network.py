@@ -122,20 +122,23 @@ def stranger() -> Iterator[Stranger]:
     here, there = (f"198.18.{high % 256}.{4 * low % 256 + at}" for at in (1, 2))
     name, wire = f"headcount-{os.getpid()}", f"hc{os.getpid()}"
     try:
-        _ip("netns", "add", name)
-    except (OSError, subprocess.CalledProcessError) as error:
-        told = getattr(error, "stderr", None) or error
-        pytest.skip(f"nobody can stand outside, since this machine makes no network namespace ({told}): run as root")
-    try:
-        _ip("link", "add", wire, "type", "veth", "peer", "name", "eth0", "netns", name)
-        _ip("address", "add", f"{here}/30", "dev", wire)
-        _ip("link", "set", wire, "up")
-        _ip("-n", name, "address", "add", f"{there}/30", "dev", "eth0")
-        _ip("-n", name, "link", "set", "eth0", "up")
-        _ip("-n", name, "link", "set", "lo", "up")
+        try:
+            _ip("netns", "add", name)
+            _ip("link", "add", wire, "type", "veth", "peer", "name", "eth0", "netns", name)
+            _ip("address", "add", f"{here}/30", "dev", wire)
+            _ip("link", "set", wire, "up")
+            _ip("-n", name, "address", "add", f"{there}/30", "dev", "eth0")
+            _ip("-n", name, "link", "set", "eth0", "up")
+            _ip("-n", name, "link", "set", "lo", "up")
+        except (OSError, subprocess.CalledProcessError) as error:
+            told = str(getattr(error, "stderr", error)).strip()
+            pytest.skip(
+                f"nobody can stand outside, since this machine makes no network namespace ({told}): run as root"
+            )
         yield Stranger(name, there, here)
     finally:
-        _ip("netns", "delete", name)  # and the wire with it
+        with contextlib.suppress(OSError, subprocess.CalledProcessError):
+            _ip("netns", "delete", name)  # and the wire with it
 
 
 def _ip(*words: str) -> None:
