@@ -129,9 +129,7 @@ def test_the_slowest_tests_are_told_and_who_ran_twice():
     assert lines[-1] == "No test ran twice."
 
 
-@pytest.mark.parametrize(
-    ("mode", "whole"), [("some", set()), ("engines", {"test-flink", "test-spark"}), ("everything", None)]
-)
+@pytest.mark.parametrize(("mode", "whole"), [("some", set()), ("engines", {"test-flink"}), ("everything", None)])
 def test_how_much_is_run(mode, whole):
     targets = {target for step in RUN["STEPS"] for target in step}
     assert {target for target in targets if "EVERYTHING=yes" in RUN["command"](target, mode)} == (
