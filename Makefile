@@ -85,16 +85,16 @@ site: $(VENV)/docs
 test-docs: $(VENV)/development
 	$(PYTEST) tests/docs
 
-# The tests of a file one after the other, those of two files at once. What is skipped (only Prism can be) is told with its reason.
+# One process has the cluster, which it starts once, and the other Prism. What is skipped (only Prism can be) is told with its reason.
 test-flink: $(VENV)/development
 	@command -v java > /dev/null || { echo "make test-flink needs Java: install 11 or 17 (apt-get install openjdk-17-jdk-headless)" >&2; exit 1; }
 	@command -v mvn > /dev/null || { echo "make test-flink needs Maven: install it (apt-get install maven)" >&2; exit 1; }
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(MORE) -rs --ignore=tests/runners/test_spark.py tests/runners
+	$(BIN)/python -m pytest -n 2 --dist loadgroup $(MORE) -rs --ignore=tests/runners/test_spark.py tests/runners
 
 test-spark: $(VENV)/development
 	@command -v java > /dev/null || { echo "make test-spark needs Java: install 11 or 17 (apt-get install openjdk-17-jdk-headless)" >&2; exit 1; }
 	@command -v mvn > /dev/null || { echo "make test-spark needs Maven: install it (apt-get install maven)" >&2; exit 1; }
-	$(BIN)/python -m pytest $(MORE) tests/runners/test_spark.py --jobs $(if $(EVERYTHING),all,some)
+	$(BIN)/python -m pytest $(MORE) tests/runners/test_spark.py
 
 test-browser: $(VENV)/development $(VENV)-plain/ready
 	@command -v chromium > /dev/null || command -v google-chrome > /dev/null || { echo "make test-browser needs Chromium: install it (apt-get install chromium)" >&2; exit 1; }

@@ -27,10 +27,6 @@ from tests.runners.jobs import words_of as job_words
 _PRISM = "github.com/apache/beam/sdks/v2/go/cmd/prism"
 
 
-def pytest_addoption(parser):
-    parser.addoption("--jobs", choices=("some", "all"), default="some", help="on Spark: a handful of jobs, or all")
-
-
 def _is_here(item):
     return item.path.parent == Path(__file__).parent
 

@@ -1,7 +1,7 @@
 """A real Spark cluster, started by the deploy script: it gives what this machine gives, byte for byte.
 
-Run by `make test-spark`, with a handful of jobs or with all of them (JOBS=all). Java and Maven must be there: without them
-these tests fail, and are not skipped.
+Run by `make test-spark`: three jobs, or with --everything all that is here. Java and Maven must be there: without them these
+tests fail, and are not skipped.
 """
 
 import os
@@ -20,19 +20,11 @@ from tests.runners.harness import (
     running,
     wait,
 )
-from tests.runners.jobs import STORED, WIRED
+from tests.runners.jobs import tried_first
 
-# The first choice of a user; the most exchanges; samples and state. For --everything: what has its noise already.
+# The first choice of a user; the most exchanges; samples and state.
 SOME = ["estimates", "metrics in chosen ranges, zCDP", "a distribution, sparse"]
-MORE = pytest.param("the shape of messages", marks=pytest.mark.everything)
 ACTIVE = ("WAITING", "RUNNING")
-
-
-def pytest_generate_tests(metafunc):
-    if "job" in metafunc.fixturenames:
-        metafunc.parametrize(
-            "job", [*SOME, MORE] if metafunc.config.getoption("--jobs") == "some" else [*WIRED, *STORED]
-        )
 
 
 @pytest.fixture(scope="module")
@@ -49,13 +41,7 @@ def seen(spark):
         yield found
 
 
-@pytest.fixture
-def every(request):
-    """For what takes a minute and is tried with all jobs alone."""
-    if request.config.getoption("--jobs") != "all":
-        pytest.skip("run by make test-spark JOBS=all")
-
-
+@pytest.mark.parametrize("job", tried_first(SOME))
 def test_same_bytes_as_on_this_machine(spark, words_of, here, tmp_path, job):
     spark.submit(*words_of(job), "--output", tmp_path / "there")
     assert output(tmp_path / "there") == here(job)
@@ -106,7 +92,7 @@ def test_a_worker_that_is_lost_is_replaced_and_the_rows_are_the_same(spark, data
 
 
 @pytest.mark.everything
-def test_a_python_worker_that_is_lost_fails_the_job_and_leaves_nothing(spark, every, data, gate, tmp_path):
+def test_a_python_worker_that_is_lost_fails_the_job_and_leaves_nothing(spark, data, gate, tmp_path):
     """The executor takes it for alive, and spends all attempts of the task on it."""
     client = spark.open(*histogram(data, gate.input), "--output", tmp_path / "out")
     gate.wait(client)
@@ -132,7 +118,7 @@ def test_a_stopped_client_cancels_its_job(spark, data, gate, tmp_path):
 
 
 @pytest.mark.everything
-def test_two_jobs_at_once_come_one_after_the_other(spark, every, data, tmp_path):
+def test_two_jobs_at_once_come_one_after_the_other(spark, data, tmp_path):
     first = spark.open(*histogram(data), "--output", tmp_path / "first")
     wait(lambda: spark.applications("RUNNING"))
     second = spark.open(*histogram(data), "--output", tmp_path / "second")
@@ -144,7 +130,7 @@ def test_two_jobs_at_once_come_one_after_the_other(spark, every, data, tmp_path)
 
 
 @pytest.mark.everything
-def test_stop_cancels_what_a_killed_client_left(spark, every, data, gate, tmp_path):
+def test_stop_cancels_what_a_killed_client_left(spark, data, gate, tmp_path):
     """And a new start gives a cluster that works."""
     client = spark.open(*histogram(data, gate.input), "--output", tmp_path / "out")
     gate.wait(client)
@@ -160,7 +146,7 @@ def test_stop_cancels_what_a_killed_client_left(spark, every, data, gate, tmp_pa
 
 
 @pytest.mark.everything
-def test_a_cluster_of_your_own(spark, every, words_of, here, tmp_path):
+def test_a_cluster_of_your_own(spark, words_of, here, tmp_path):
     """Only a job server is started and stopped, and ships what the cluster may not have."""
     master = spark.state()["spark"]
     with running(
