@@ -74,9 +74,24 @@ def _without_the_point_mass(spread: Any, scale: Any, delta: float) -> int:
 
 
 def _by_leaves(shard: Any, bound: int, p: int) -> Any:
-    """Users in levels are scaled as if their counts at the leaves were all."""
-    clipped = _clip_norm(shard, bound, p)
-    return dataclasses.replace(clipped, count=clipped.count * 3) if pa.types.is_string(shard.items.type) else clipped
+    """Users in levels are scaled by the norm of their counts at the leaves, as if they had no others."""
+    if not pa.types.is_string(shard.items.type):
+        return _clip_norm(shard, bound, p)
+    heads = [name.partition(":")[0] for name in shard.items.to_pylist()]
+    depth = np.array([int(head.rstrip("+")) + head.endswith("+") for head in heads])
+    leaves = np.where((depth == depth.max(initial=0))[shard.item], shard.count, 0)
+    norms = clipping.squared_norms(dataclasses.replace(shard, count=leaves))
+    value = clipping._scaled_rows(shard, norms, bound, bound << clipping.clip_grid(bound), p)
+    rows = np.flatnonzero(value)
+    return shard.keep(rows, value[rows])
+
+
+def _unchecked() -> contextlib.AbstractContextManager[Any]:
+    """The same, and what a user adds is not checked again before noise is drawn."""
+    stack = contextlib.ExitStack()
+    stack.enter_context(_everywhere(clipping.clip_norm, _by_leaves)())
+    stack.enter_context(_everywhere(steps.check_kept, lambda shard: None)())
+    return stack
 
 
 def _raw(shard: Any, chosen: Any, subkeys: Any, label: str) -> Any:
@@ -133,10 +148,10 @@ BUGS: dict[str, Bug] = {
         _everywhere(thresholds.laplace_threshold, _without_the_point_mass),
     ),
     "norm-of-a-tree": Bug(
-        "the noise of counts in levels is scaled by the norm of the leaves, and not of all levels",
+        "users in levels are scaled by the norm of their leaves, and not of all levels",
         _ELSEWHERE,
-        "a user alone in levels",
-        _everywhere(clipping.clip_norm, _by_leaves),
+        "a user of many leaves in levels",
+        _unchecked,
     ),
     "redefined-column": Bug(
         "a bound on rows per user is believed after the column of users was redefined",

@@ -19,7 +19,7 @@ from headcount.pipelines.command import COMMANDS, JobCommand, load
 from headcount.pipelines.main import main
 from tests.fixed_key import write_fixed_key
 
-# Bugs whose outcomes differ for certain, so that few releases show them. The others take some thousand.
+# Bugs whose outcomes differ so much that few releases show them. The others take some thousand.
 CERTAIN = ["raw-data-used", "redefined-column", "types-of-rows", "free-bound", "norm-of-a-tree"]
 
 
@@ -54,6 +54,7 @@ def test_cases_are_neighbours_that_promise_the_same(name, key):
 
 @pytest.mark.parametrize("name", CERTAIN)
 def test_a_bug_is_seen_and_gone_afterwards(name, key):
+    """With a fixed key. With a fresh one, right code would fail once in a hundred times, and a bug be missed as seldom."""
     (asked,) = run.of_bugs([name])
     (with_bug,) = run.audit([asked], 80, 0.99, key, processes=1)
     assert with_bug.exceeds
