@@ -83,7 +83,8 @@ def watched(leaders: Callable[[], Iterable[int]]) -> Iterator[set[Socket]]:
 
     def look() -> None:
         while not end.wait(_INTERVAL):
-            seen.update(listening(*leaders()))
+            with contextlib.suppress(OSError):  # nothing tells the leaders before a cluster starts, and after its stop
+                seen.update(listening(*leaders()))
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
