@@ -12,11 +12,13 @@ from headcount.pipelines.flags.flag import add
 AUTO = "auto"  # in place of a release id: one that follows from what is released
 
 
-def add_account(parser: argparse.ArgumentParser) -> None:
-    """Whose account a release goes on."""
+def add_account(parser: argparse.ArgumentParser, reserves: bool = True) -> None:
+    """Whose account a release goes on; what only looks there `reserves` nothing."""
     group = parser.add_argument_group("whose account it goes on")
     add_ledger(group)
     add(group, "--dataset", reported=False, metavar="NAME", help="the data set in it (see: headcount ledger create)")
+    if not reserves:
+        return
     add(
         group,
         "--clock-checked",
@@ -54,7 +56,7 @@ def check(args: argparse.Namespace) -> None:
     if (args.ledger is None) != (args.dataset is None):
         given, missing = ("--ledger", "--dataset") if args.dataset is None else ("--dataset", "--ledger")
         raise ParameterError(f"{given} needs {missing}: the one says where the account is kept, the other whose it is")
-    if args.clock_checked and args.ledger is None:
+    if getattr(args, "clock_checked", False) and args.ledger is None:
         raise ParameterError(
             "--clock-checked is for a ledger, whose limits may be for each month or year: give --ledger, too"
         )

@@ -91,6 +91,12 @@ def part_digests(report: Mapping[str, Any]) -> dict[str, str]:
     return parts
 
 
+def not_from_input(report: Mapping[str, Any]) -> list[str]:
+    """The parts of a report that its input and its key do not tell: what made it and when, whose it is, and its words."""
+    untold = (_OWN | {*_WORDS}) - {SEAL}
+    return [name for name, _ in _parts(report) if name in untold]
+
+
 def _parts(report: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     details = report.get("details", {})
     yield from ((name, value) for name, value in report.items() if name != "details")

@@ -30,7 +30,8 @@ from headcount.pipelines.storage import stores
 # changed: it is never taken from there.
 NOT_STATED = {
     *("input", "input_format", "delimiter", "domain", "join", "output", "overwrite", *KEY_SOURCES),
-    *("release_id", "label", "period", "ledger", "dataset", "shards", "memory_limit", "explain", "verbose", "help"),
+    *("release_id", "label", "period", "ledger", "dataset", "clock_checked", "shards", "memory_limit", "explain"),
+    *("verbose", "help"),
 }
 _GIVEN_AGAIN = ("input", "input_format", "delimiter", "domain", "join", *KEY_SOURCES)
 _BOTH = "users and events"  # of what a total is that was not told of what

@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: %(default)s)",
     )
     add(parser, "--output", dest="file", metavar="FILE", help="where to write it (default: the terminal)")
-    add_account(parser)
+    add_account(parser, reserves=False)
 
 
 def state(args: argparse.Namespace) -> None:
@@ -79,23 +79,15 @@ def state(args: argparse.Namespace) -> None:
 def over_time(url: str, dataset: str, found: Complete) -> OverTime:
     """What a ledger says of a data set: its releases, what they add up to, and its limit. Refuses a release whose job has told
     the ledger of another report."""
+    from headcount.pipelines.commands.outputs.in_ledger import own_entries
     from headcount.pipelines.ledger import spending
     from headcount.pipelines.ledger.account import open_ledger
-    from headcount.pipelines.ledger.records import SPENT
 
     ledger = open_ledger(url)
     known, entries = ledger.dataset(dataset), ledger.entries(dataset)
     guarantees = spending.spent(entries)
     total = sentence(spending.total(guarantees, known).description(known.limit_delta))
-    own = [e for e in entries if e.request.release_id == found.report["release_id"] and e.state in SPENT]
-    for entry in own:
-        reports = {change.report_sha256 for change in entry.changes} - {None}
-        # What a call returned may be saved in other files, with another report, any time later.
-        if entry.request.output is not None and reports and found.report_sha256 not in reports:
-            raise InputError(
-                f"changed: the ledger knows another report.json of release {found.report['release_id']!r}, so no statement is "
-                "made of this one"
-            )
+    own = own_entries(found, entries)
     approval = ledger.approval_of(found.report["release_id"]) if own else None
     approved = None
     if approval is not None:

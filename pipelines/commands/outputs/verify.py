@@ -2,7 +2,8 @@
 given input with a given key.
 
 The first compares digests and needs no key. It does not tell who wrote the report: whoever can write the files can write that
-too. With the input and the key, the release is made again, and what comes out is compared by digest, file by file.
+too. With the input and the key, the release is made again, and what comes out is compared by digest, file by file. Some parts
+of a report follow from no input, such as its date: these are named, and a ledger tells them.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.pipelines.command import say
 from headcount.pipelines.commands.outputs.complete import Complete, OutputTool, add_folder, read_complete, reading
 from headcount.pipelines.flags import groups, options
+from headcount.pipelines.flags.account import add_ledger
 from headcount.pipelines.releases import KEY_SOURCES
 from headcount.pipelines.sinks.finished import changed_note
 from headcount.pipelines.sinks.output import DATA_FILE, PAGE, REPORT
-from headcount.pipelines.sinks.repeated import REPORT_MARK
+from headcount.pipelines.sinks.repeated import REPORT_MARK, not_from_input
 from headcount.pipelines.storage import stores
 
 _WITH_INPUT = ("input_format", "delimiter", "domain", "join", *KEY_SOURCES)
@@ -34,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     groups.add_domain(group, "the public domain of the release, if it had one")
     groups.add_join(group, "the public table of the release, if it had one")
     groups.add_key(group)
+    add_ledger(parser.add_argument_group("to compare with the account of the release"))
 
 
 def verify(args: argparse.Namespace) -> None:
@@ -42,7 +45,8 @@ def verify(args: argparse.Namespace) -> None:
     check(found)
     left = (changed_note(found.report), check_page(found))
     if args.input is None:
-        say(f"complete and unchanged: {_contents(found)}")
+        known = [] if args.ledger is None else [beside(found, args.ledger)]
+        say("\n".join([f"complete and unchanged: {_contents(found)}", *known]))
     say("\n".join(filter(None, left)))
 
 
@@ -55,7 +59,24 @@ def verify_again(args: argparse.Namespace, beam_flags: Sequence[str]) -> None:
     made = again.run_again(found.report, args, beam_flags)
     keyed = any(getattr(args, name) is not None for name in KEY_SOURCES)
     changed, other = again.changed_parts(found.report, made), again.other_versions(found.report, versions())
-    say(verdict(found, made.files, changed, other, "this input with this key" if keyed else "this input"))
+    told = verdict(found, made.files, changed, other, "this input with this key" if keyed else "this input")
+    say(f"{told}\n{beside(found, args.ledger)}")
+
+
+def beside(found: Complete, ledger: str | None) -> str:
+    """What is said of the parts of a report that no input tells: the ledger confirms them, or nothing does. Refuses a report of
+    which the ledger knows another."""
+    parts = not_from_input(found.report)
+    if ledger is None:
+        return f"not compared, as no input tells them: {', '.join(parts)}; --ledger compares them with the entry of the release"
+    from headcount.pipelines.commands.outputs.in_ledger import confirmed
+
+    known = confirmed(ledger, found, parts)
+    open_parts = [name for name in parts if name not in known]
+    said = f"the ledger has the same: {', '.join(known)}"
+    return (
+        f"{said}\nnot compared, as neither input nor ledger tells them: {', '.join(open_parts)}" if open_parts else said
+    )
 
 
 def verdict(

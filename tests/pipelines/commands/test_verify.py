@@ -171,7 +171,7 @@ def test_what_came_from_this_input_with_this_key(run, place, monkeypatch):
     monkeypatch.setattr(stores, "write", lambda path, content: (written.append(path), write(path, content)))
     before = {path: path.read_bytes() for path in (place / "out").iterdir()}
     status, said, err = run("verify", place / "out", *flags(place))
-    assert (status, err) == (0, []) and said.count("\n") == 1
+    assert (status, err) == (0, []) and said.count("\n") == 2
     assert said.startswith("complete and unchanged, and it came from this input with this key: 2 files, ")
     assert [Path(path).name for path in written] == ["digests.json"], "no row of the second run is written"
     assert not Path(written[0]).parent.exists()
@@ -212,6 +212,65 @@ def test_a_promise_that_no_job_made(run, place, tmp_path):
     report["details"]["parameters"]["epsilon"] = 0.5
     (tmp_path / "report.json").write_bytes(sealed(report))
     refused(run("verify", tmp_path, *flags(place)), "gives other rows")
+
+
+def forged(tmp_path, **parts):
+    """A report with other parts, and a digest of its own that fits them."""
+    report = json.loads((tmp_path / "report.json").read_text())
+    (tmp_path / "report.json").write_bytes(sealed(report | parts))
+
+
+@pytest.mark.parametrize("name", ["date", "label", "period", "dataset", "details.parameters.bound_from"])
+def test_what_no_input_tells_is_named(run, place, tmp_path, name):
+    """The bug: of a report with a forged part it said no more than `unchanged`."""
+    copied(place, tmp_path)
+    details = json.loads((tmp_path / "report.json").read_text())["details"]
+    details["parameters"]["bound_from"] = "r"
+    forged(tmp_path, **({"details": details} if "." in name else {name: "2031-01-01"}))
+    status, said, _ = run("verify", tmp_path, *flags(place))
+    (line,) = [line for line in said.splitlines() if line.startswith("not compared, as no input tells them: ")]
+    assert status == 0 and name in line.partition(": ")[2].partition(";")[0].split(", ") and "--ledger" in line
+
+
+@pytest.fixture
+def kept(run, place, tmp_path):
+    """The folder of a job on the account of a ledger, and the flags of the ledger."""
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    assert run("ledger", "create", "shops", "--limit-epsilon", 9, "--limit-delta", 1e-3, "--ledger", url)[0] == 0
+    words = ["--user", "user", "--item", "item", "--epsilon", 1, "--delta", 1e-6, "--label", "shops", *flags(place)]
+    account = ["--ledger", url, "--dataset", "shops", "--period", "2026-11", "--release-id", "auto"]
+    assert run("histogram", *words, *account, "--output", tmp_path / "out")[0] == 0
+    (tmp_path / "out" / "report.html").unlink()
+    return tmp_path / "out", ["--ledger", url]
+
+
+@pytest.mark.parametrize("name", ["date", "label", "period", "dataset", "headcount"])
+def test_a_ledger_tells_what_no_input_does(run, place, kept, name):
+    out, ledger = kept
+    for given in ([], flags(place)):
+        status, said, _ = run("verify", out, *given, *ledger)
+        assert status == 0 and said.splitlines()[-1].startswith("the ledger has the same: headcount, "), said
+        assert "not compared" not in said
+    forged(out, **{name: "2031-01-01"})
+    for given in ([], flags(place)):
+        refused(run("verify", out, *given, *ledger), "changed: the ledger knows another report.json")
+
+
+def test_what_a_call_told_the_ledger_is_compared(run, place, tmp_path, kept):
+    """It may be saved later, in other files: then its words and its result are compared, and its date is not."""
+    _, (flag, url) = kept
+    given = {"user": "user", "item": "item", "epsilon": 1, "delta": 1e-6, "key_file": place / "key", "label": "mine"}
+    headcount.histogram(events(), **given, ledger=url, dataset="shops").save(tmp_path / "saved")
+    (tmp_path / "saved" / "report.html").unlink(missing_ok=True)
+    status, said, _ = run("verify", tmp_path / "saved", flag, url)
+    assert status == 0 and "the ledger has the same: " in said and "dataset" in said and "label" in said
+    for parts, words in (
+        ({"label": "yours"}, "knows another label"),
+        ({"label": "mine", "promise": "nothing"}, "knows another result"),
+        ({"release_id": "r9"}, "has no release 'r9' that counts"),
+    ):
+        forged(tmp_path / "saved", **parts)
+        refused(run("verify", tmp_path / "saved", flag, url), words)
 
 
 def test_the_page_is_compared(run, place, tmp_path):
