@@ -345,8 +345,15 @@ def _ids(connection: sa.Connection, dataset: str, span: str) -> list[int]:
 
 
 def _entry(row: Any, changed: Sequence[Change]) -> Entry:
+    try:
+        guarantee = guarantee_of(row["guarantee"])
+    except ParameterError as error:
+        raise ParameterError(
+            f"entry {row['id']} of the ledger, of data set {row['dataset']!r}, was changed by another program: {error}, so "
+            "that what is spent is not known; its owner must put it back from a copy"
+        ) from None
     stored = {name: row[name] for name in _STORED} | {
-        "guarantee": guarantee_of(row["guarantee"]),
+        "guarantee": guarantee,
         "process": process_of(row["process"]),
     }
     return Entry(row["id"], row["span"], Request(**stored), changed)

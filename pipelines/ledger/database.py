@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy import event
@@ -23,6 +24,7 @@ from headcount.pipelines.storage.stores import reason
 _WAIT = 120  # seconds for the lock, while others hold it
 _CONNECT = 20  # seconds for a server to answer
 _READING = "headcount_reading"
+_EFFECTIVE = os.access in os.supports_effective_ids
 
 
 class Database:
@@ -31,7 +33,7 @@ class Database:
     def __init__(self, url: str) -> None:
         try:
             parsed = sa.make_url(url)
-        except sa.exc.ArgumentError:
+        except (sa.exc.ArgumentError, ValueError):  # the latter of a port that is no number
             raise ParameterError(
                 "--ledger cannot be read as a URL; give sqlite:///ledger.db or postgresql://..."
             ) from None
@@ -109,7 +111,8 @@ class Database:
         options: dict[str, Any] = {_READING: True}
         if self.file is None:
             options["isolation_level"] = "REPEATABLE READ"  # several queries see one state, as they do in SQLite
-        with self._engine.connect().execution_options(**options) as connection:
+        engine = self._engine if self.file is None or _is_writable(self.file) else _engine_to_look(self.file)
+        with engine.connect().execution_options(**options) as connection:
             yield connection
 
     @contextmanager
@@ -129,10 +132,31 @@ class Database:
         return ParameterError(f"--ledger {self.name} holds no ledger: make one by `headcount ledger create`")
 
 
-def _set_up_sqlite(connection: Any, _: Any) -> None:
-    connection.isolation_level = None  # transactions begin below
+def _set_up_sqlite(connection: Any, record: Any) -> None:
+    _take_transactions(connection, record)
     for pragma in (f"busy_timeout={_WAIT * 1000}", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
+
+
+def _is_writable(file: str) -> bool:
+    """Whether a file that is there, and others beside it, may be written, as SQLite does even to read."""
+    places = (file, os.path.dirname(file))
+    return not os.path.exists(file) or all(os.access(each, os.W_OK, effective_ids=_EFFECTIVE) for each in places)
+
+
+def _engine_to_look(file: str) -> sa.Engine:
+    """SQLite on a file that cannot be written: nobody changes it, unless what others wrote lies beside it still."""
+    log = f"{file}-wal"
+    left = os.path.exists(log) and os.path.getsize(log) > 0
+    named = f"file:{quote(file)}?mode=ro{'' if left else '&immutable=1'}&uri=true"
+    engine = sa.create_engine(f"sqlite:///{named}", poolclass=NullPool, hide_parameters=True)
+    event.listen(engine, "connect", _take_transactions)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _take_transactions(connection: Any, _: Any) -> None:
+    connection.isolation_level = None  # transactions begin below
 
 
 def _begin_postgres(connection: sa.Connection) -> None:

@@ -256,8 +256,11 @@ def guarantee_text(guarantee: Guarantee) -> str:
 
 
 def guarantee_of(text: str) -> Guarantee:
-    """The guarantee that was stored as this."""
-    return Guarantee.from_dict(json.loads(text))
+    """The guarantee that was stored as this; refuses what is none."""
+    try:
+        return Guarantee.from_dict(json.loads(text))
+    except (ValueError, TypeError, RecursionError):  # what is refused is a ValueError, too
+        raise ParameterError("its guarantee is not as a job writes it") from None
 
 
 def make_dataset(

@@ -118,6 +118,8 @@ def read_yaml(path: str, text: str) -> Node:
         unclosed = "quoted scalar" in str(error.context)
         mark = error.context_mark if unclosed else error.problem_mark or error.context_mark
         raise mistake(path, 1 if mark is None else mark.line + 1, _syntax(str(error.problem), text, mark)) from None
+    except RecursionError:
+        raise mistake(path, 1, "parts within parts, deeper than any report has them") from None
     if found is None:
         raise mistake(path, 1, "the file is empty: give data, output and releases")
     return Node(path, "", _line(found), found)

@@ -40,6 +40,7 @@ MISTAKES = [
     (GOOD, "", 1, "the file is empty"),
     (GOOD, "- data\n- releases\n", 1, "a report is a mapping"),
     (GOOD, "just words\n", 1, "a report is a mapping"),
+    (GOOD, "[" * 5000, 1, "parts within parts, deeper than any report has them"),
     ("  user: user_id", "\tuser: user_id", 4, "a tab in the indentation: YAML takes spaces alone"),
     ("    item: page", "   item: page", 14, "this is no YAML"),
     ("  pages:", "  pages: here: there", 12, "a colon where none may be"),
