@@ -147,7 +147,7 @@ def output_of(report: ReportFile, period: str | None) -> str:
 
 def _values(report: ReportFile, period: str | None) -> dict[str, str]:
     """What placeholders stand for; refuses a file that has some which the period says nothing of."""
-    if period is not None and not re.fullmatch(r"[^\s/\\{}]{1,64}", period):
+    if period is not None and (not re.fullmatch(r"[^\s/\\{}]{1,64}", period) or not period.strip(".")):
         raise ParameterError(f"--period must be one word such as 2026-W46, as it names folders, got {period!r}")
     values = {} if period is None else periods.values_of(period)
     for given in (report.output, *(each for release in report.releases for each in release.given.values())):

@@ -207,6 +207,8 @@ def test_there_are_sixty_kinds_and_none_in_a_good_file():
     [
         (None, r"report.yaml:9: output has \{period\}, and no period is given: add --period 2026-W46"),
         ("a b", "--period must be one word such as 2026-W46"),
+        ("..", "--period must be one word such as 2026-W46"),
+        (".", "--period must be one word such as 2026-W46"),
         ("../x", "--period must be one word"),
     ],
 )
