@@ -15,9 +15,12 @@ import signal
 import subprocess
 import sys
 import threading
+import zipfile
 from pathlib import Path
 
 import pytest
+
+from tests.deploy.java_class import FACTORY, written
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "flink"
 ENGINES = {"flink": "job-manager", "spark": "master"}  # the folder of each, and the server that leads its cluster
@@ -110,7 +113,10 @@ def test_start_says_what_it_waits_for(tmp_path):
     java.write_text("#!/bin/sh\nsleep 2\n")
     java.chmod(0o755)
     jars = hashlib.blake2b((FOLDER / "pom.xml").read_bytes(), digest_size=8).hexdigest()
-    (tmp_path / "headcount" / f"flink-{jars}").mkdir(parents=True)
+    folder = tmp_path / "headcount" / f"flink-{jars}"
+    folder.mkdir(parents=True)
+    with zipfile.ZipFile(folder / "beam.jar", "w") as jar:
+        jar.writestr(FACTORY, written())
     variables = {"JAVA_HOME": tmp_path / "java", "XDG_CACHE_HOME": tmp_path}
     call = script("--state", tmp_path / "state", "start", "--task-managers", 3, **variables)
     out, err = call.communicate(timeout=60)
