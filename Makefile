@@ -6,8 +6,8 @@
 # make stubs  writes what editors and type checkers read of the calls in Python and of a report's file, after a flag has changed
 # make docs   builds the site into build/site, and refuses warnings and broken links
 # make test-docs   runs the examples of README and docs, and compares what they print with what the pages show
-# make test-flink   runs a dozen jobs on a real Flink cluster on this machine, which needs Java (11 or 17) and Maven, and on
-#                   Beam's Prism runner if Go is installed; with EVERYTHING=yes all jobs, streams and faults
+# make test-flink   runs a dozen jobs and a stream on a real Flink cluster on this machine, which needs Java (11 or 17) and Maven;
+#                   with EVERYTHING=yes all jobs, streams and faults, and on Beam's Prism runner if Go is installed
 # make test-spark   runs three jobs on a real Spark cluster on this machine, which needs Java (11 or 17) and Maven; with
 #                   EVERYTHING=yes those that Flink runs
 # make everything   runs all of these whatever has changed, with EVERYTHING=yes, and records that they have passed
