@@ -12,8 +12,8 @@ from _pytest.runner import runtestprotocol
 
 from tests.record import RERUN
 
-# Prism dies of a Flatten or a GroupByKey on a busy machine (tests/runners/prism-dies.md). What runs then ends in Beam's worker for Python,
-# by the number of its bundle.
+# Prism dies of a Flatten or a GroupByKey on a busy machine (tests/runners/prism-dies.md). What runs then ends in Beam's worker
+# for Python, by the number of its bundle.
 _PRISM = re.compile(
     r"panic in stage\.Execute bundle processing goroutine: runtime error: invalid memory address or nil pointer dereference"
     r"|KeyError: 'inst\d+'$",
