@@ -217,18 +217,18 @@ def open_account(
         None if there is None else there.release_id,
         runner,
         processes.this_process(),
-        asked_digest(args, command, plan),
+        asked_digests(args, command, plan),
         args.clock_checked,
     )
     return Account(ledger, ledger.reserve(request, [each for each in decided if each is not None]))
 
 
-def asked_digest(args: argparse.Namespace, command: str, plan: Plan) -> str:
+def asked_digests(args: argparse.Namespace, command: str, plan: Plan) -> list[str]:
     """What a release asks, as it is compared with approved plans."""
     from headcount.pipelines.ledger import approvals
 
     public = {name: getattr(args, name, None) for name in ("domain", "join")}
-    return approvals.asked_digest(command, args.label, args.period, plan.asked, public)
+    return approvals.asked_digests(command, args.label, args.period, plan.asked, public)
 
 
 def _users(args: argparse.Namespace) -> Users:

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -24,6 +26,7 @@ from headcount.pipelines.ledger.records import Request, now, who
 
 # A period that is free: a name or a date. Words of a condition, such as "x' or page = 'y", would ask for other rows.
 _PLAIN = re.compile(r"[A-Za-z0-9._-]+")
+_MOST_PLACES = 8  # in which something that follows from the period may stand by chance; of more, in all or in none
 _HOW = ("format", "output_files")  # how rows are written, which says nothing of what they are
 
 
@@ -56,15 +59,18 @@ class Approval:
         return dataclasses.asdict(self)
 
 
-def asked_digest(
+def asked_digests(
     command: str,
     label: str | None,
     period: str | None,
     asked: Mapping[str, Any],
     public: Mapping[str, Any],
-) -> str:
-    """A digest of what a job asks, whatever the period: by its flags as they are given, and its `public` domain and table.
+) -> list[str]:
+    """Digests of what a job asks, by its flags as they are given, and its `public` domain and table. The first has a mark in
+    every place where something that follows from the period stands.
 
+    It may stand there for the period, or by chance: which of both, the job does not say. So the others have marks in some of
+    these places alone, down to none. A job is the approved release in its period just if one of them is that of the release.
     Public values that are no file or range are not told apart, and differ from all that a plan can name. A period that is more
     than a name or a date stands for nothing but itself.
     """
@@ -72,22 +78,36 @@ def asked_digest(
     for name, given in public.items():
         named = isinstance(given, str) or (isinstance(given, list) and all(isinstance(each, str) for each in given))
         told[name] = given if given is None or named else ["values"]
-    known = {name: value for name, value in told.items() if value is not None}
-    free = _without(known, values_of(period) if period is not None and _PLAIN.fullmatch(period) else {})
-    text = json.dumps([command, label, free], sort_keys=True, allow_nan=False, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    known = {name: value for name, value in sorted(told.items()) if value is not None}
+    values = values_of(period) if period is not None and _PLAIN.fullmatch(period) else {}
+    places = iter(range(sys.maxsize))
+    _marked(known, values, lambda: next(places) >= 0)
+    number = next(places)
+    masks = (
+        itertools.product((True, False), repeat=number)
+        if number <= _MOST_PLACES
+        else [[True] * number, [False] * number]
+    )
+    found = []
+    for mask in masks:
+        marked = _marked(known, values, iter(mask).__next__)
+        text = json.dumps([command, label, marked], sort_keys=True, allow_nan=False, separators=(",", ":"))
+        found.append(hashlib.sha256(text.encode()).hexdigest())
+    return found
 
 
-def _without(value: Any, values: Mapping[str, str]) -> Any:
-    """The same with names in place of what follows from the period, the longest first."""
-    if isinstance(value, str):
-        for name, text in sorted(values.items(), key=lambda each: -len(each[1])):
-            value = value.replace(text, f"{{{name}}}")
-        return value
+def _marked(value: Any, values: Mapping[str, str], marks: Callable[[], bool]) -> Any:
+    """The same with names in place of what follows from the period, the longest first, where there is to be a mark."""
+    if isinstance(value, str) and values:
+        names: dict[str, str] = {}
+        for name, text in values.items():
+            names.setdefault(text, name)
+        longest = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+        return re.sub(longest, lambda found: f"{{{names[found[0]]}}}" if marks() else found[0], value)
     if isinstance(value, list | tuple):
-        return [_without(each, values) for each in value]
+        return [_marked(each, values, marks) for each in value]
     if isinstance(value, dict):
-        return {name: _without(each, values) for name, each in value.items()}
+        return {name: _marked(each, values, marks) for name, each in value.items()}
     return value
 
 
@@ -177,8 +197,10 @@ def allowing(connection: sa.Connection, request: Request) -> Approval | None:
 
 def _is(request: Request, release: Approved) -> bool:
     cost = request.guarantee
-    return (request.command, request.asked_sha256) == (release.command, release.asked_sha256) and (
-        cost.epsilon <= release.epsilon and cost.delta <= release.delta
+    return (
+        request.command == release.command
+        and release.asked_sha256 in request.asked
+        and (cost.epsilon <= release.epsilon and cost.delta <= release.delta)
     )
 
 

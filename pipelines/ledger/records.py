@@ -118,7 +118,7 @@ class Dataset:
 class Request:
     """A release that is about to be made, as it goes into the ledger.
 
-    What is not kept: `asked_sha256`, which is compared with approved plans (`approvals.asked_digest`), and `clock_checked`, by
+    What is not kept: `asked`, which is compared with approved plans (`approvals.asked_digests`), and `clock_checked`, by
     which somebody says that the clock is right, though it is far beyond the newest entry.
     """
 
@@ -137,7 +137,7 @@ class Request:
     replaces: str | None = None
     runner: str | None = None
     process: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    asked_sha256: str | None = None
+    asked: Sequence[str] = ()
     clock_checked: bool = False
 
     @property
@@ -203,7 +203,7 @@ class Entry:
     def as_dict(self) -> dict[str, Any]:
         """All of it for JSON."""
         request, made = self.request, self.made or self.last
-        kept = (each.name for each in dataclasses.fields(request) if each.name not in ("asked_sha256", "clock_checked"))
+        kept = (each.name for each in dataclasses.fields(request) if each.name not in ("asked", "clock_checked"))
         plain = {name: getattr(request, name) for name in kept}
         history = [
             {name: value for name, value in dataclasses.asdict(change).items() if value is not None and name != "id"}

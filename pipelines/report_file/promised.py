@@ -17,7 +17,7 @@ from headcount.mechanisms.accounting.totals import total_epsilon
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines.flags import periods
 from headcount.pipelines.ledger import spending
-from headcount.pipelines.ledger.account import asked_digest, open_ledger
+from headcount.pipelines.ledger.account import asked_digests, open_ledger
 from headcount.pipelines.ledger.approvals import Approved, plan_digest
 from headcount.pipelines.ledger.records import Dataset, Request, now
 from headcount.pipelines.report_file.file import ReportFile
@@ -138,13 +138,33 @@ def make_plan(report: ReportFile, period: str | None, dataset: Dataset | None, l
     period = _planned_for(report, period)
     adaptive = dataset is not None and dataset.adaptive
     jobs(report, period)  # values are refused before budgets are computed, which takes longer
-    made = jobs(report, period, budgets_of(report, period, dataset))
+    own = budgets_of(report, period, dataset)
+    made = jobs(report, period, own)
     left_out = {}
     if less and report.promise is not None and len(made) > 1:
         for name in report.weights:
             others = {other: weight for other, weight in report.weights.items() if other != name}
             left_out[name] = _budgets(report, period, others, adaptive) or {}
-    return ReportPlan(report, [_planned(job) for job in made], adaptive, left_out)
+    marking = jobs(report, _marking(report, period), own)
+    planned = [_planned(job, marked) for job, marked in zip(made, marking, strict=True)]
+    return ReportPlan(report, planned, adaptive, left_out)
+
+
+def _marking(report: ReportFile, period: str | None) -> str | None:
+    """A period of the same kind of which nothing stands in the file, so that all that follows from it in what the releases ask
+    stands for a placeholder."""
+    if period is None:
+        return None
+    given = [each for release in report.releases for each in release.given.values()]
+    texts = [text for each in given for text in each.values]
+    others = (
+        period.replace("2026", str(year)) if "2026" in period else f"{period}{year}" for year in range(2026, 9999)
+    )
+    for other in others:
+        values = periods.values_of(other).values()
+        if not any(value in text for value in values for text in texts):
+            return other
+    raise AssertionError("a file of so many years")
 
 
 def _planned_for(report: ReportFile, period: str | None) -> str | None:
@@ -152,24 +172,24 @@ def _planned_for(report: ReportFile, period: str | None) -> str | None:
     return example(period) if period is not None or periods.placeholders(report.output.values[0]) else None
 
 
-def _planned(job: Job) -> Planned:
-    args, plan, guarantee = job.checked(), job.plan(), job.guarantee()
-    digest = asked_digest(args, job.command.name, plan)
+def _planned(job: Job, marking: Job) -> Planned:
+    guarantee = job.guarantee()
+    digest = asked_digests(marking.checked(), job.command.name, marking.plan())[0]
     return Planned(job, guarantee, Approved(job.name, job.command.name, digest, guarantee.epsilon, guarantee.delta))
 
 
 def refuse_unapproved(made: Sequence[Job]) -> None:
     """Refuse jobs that are of no approved plan where they must be: all of them, before the first reserves anything."""
     for job in made:
-        args, planned = job.checked(), _planned(job)
+        args = job.checked()
         request = Request(
             args.dataset,
             "",
             job.command.name,
-            planned.guarantee,
+            job.guarantee(),
             "",
             label=args.label,
-            asked_sha256=planned.approved.asked_sha256,
+            asked=asked_digests(args, job.command.name, job.plan()),
         )
         open_ledger(args.ledger).refuse_unapproved(request)
 

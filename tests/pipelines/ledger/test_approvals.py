@@ -9,7 +9,7 @@ import headcount
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines.ledger import tables
 from headcount.pipelines.ledger.account import open_ledger
-from headcount.pipelines.ledger.approvals import Approval, Approved, asked_digest, plan_digest
+from headcount.pipelines.ledger.approvals import Approval, Approved, asked_digests, plan_digest
 from headcount.pipelines.ledger.records import make_dataset
 from tests.pipelines.ledger.accounts import FRAME, request, write_csv
 from tests.pipelines.refusals import refused
@@ -145,7 +145,7 @@ def test_an_approval_that_is_taken_back_meanwhile_counts_no_more(ledger, monkeyp
 
     monkeypatch.setattr(ledger, "_look", overtaken)
     with pytest.raises(ParameterError, match="no plan is approved"):
-        ledger.reserve(request("a", asked_sha256="0" * 64, label="items"))
+        ledger.reserve(request("a", asked=["0" * 64], label="items"))
     assert ledger.entries() == []
 
 
@@ -165,18 +165,18 @@ def test_naming_a_plan_is_not_enough(ledger):
     ledger.approve(_approval("d1"))
     wrong = [
         {},
-        {"asked_sha256": None},
-        {"asked_sha256": "1" * 64},
-        {"asked_sha256": "0" * 64, "command": "total"},
-        {"asked_sha256": "d1", "label": "d1"},
+        {"asked": []},
+        {"asked": ["1" * 64]},
+        {"asked": ["0" * 64], "command": "total"},
+        {"asked": ["d1"], "label": "d1"},
     ]
     for given in wrong:
         with pytest.raises(ParameterError, match="takes releases of approved plans alone"):
             ledger.reserve(request("a", **{"label": "items"} | given))
     ledger.approve(_approval("d2", asked_sha256="2" * 64, epsilon=0.9))
     with pytest.raises(ParameterError, match="takes releases of approved plans alone"):
-        ledger.reserve(request("a", asked_sha256="2" * 64))
-    entry = ledger.reserve(request("a", asked_sha256="0" * 64))
+        ledger.reserve(request("a", asked=["2" * 64]))
+    entry = ledger.reserve(request("a", asked=["0" * 64]))
     found = ledger.approval_of("a")
     assert entry.state == "reserved" and found is not None and found.plan_sha256 == "d1"
 
@@ -186,7 +186,7 @@ def test_where_nothing_must_be_approved_all_is_taken_and_approvals_are_named(url
     ledger.create(make_dataset("visits", "user", "add-remove", 4, 1e-6, None))
     ledger.approve(_approval("d1"))
     ledger.reserve(request("a"))
-    ledger.reserve(request("b", asked_sha256="0" * 64))
+    ledger.reserve(request("b", asked=["0" * 64]))
     assert ledger.approval_of("a") is None and ledger.approval_of("b").said_by == "the officer"
 
 
@@ -217,7 +217,7 @@ def test_approvals_are_asked_for_whatever_the_ledger_says_of_its_version(ledger)
     with pytest.raises(ParameterError, match="no plan is approved"):
         ledger.reserve(request("a"))
     ledger.approve(_approval("d1"))
-    assert ledger.reserve(request("b", asked_sha256="0" * 64)).state == "reserved"
+    assert ledger.reserve(request("b", asked=["0" * 64])).state == "reserved"
 
 
 def _version(ledger):
@@ -237,6 +237,25 @@ def test_spaces_and_comments_are_no_part_of_a_plan(run, approve, ledger, report)
     refused(approve(), "is approved already")
     report.write_text(text.replace("bound: 2", "bound: 3"))
     assert approve()[0] == 0 and len({each.plan_sha256 for each in ledger.approved("visits")}) == 2
+
+
+def asked_digest(*given):
+    """With a mark in every place."""
+    return asked_digests(*given)[0]
+
+
+def test_a_text_that_no_placeholder_stands_for_is_as_it_is(run, ledger, report, url, tmp_path):
+    """The bug: the period was put out of all texts, so that a condition of another year was taken as the approved one, and the
+    approved one itself was refused in another period."""
+    text = report.read_text().replace("item != '{period}'", "item != '2026' and item != '{period}'")
+    report.write_text(text)
+    words = ("--period", "2026")
+    assert run("ledger", "approve", "visits", report, "--ledger", url, *words)[0] == 0
+    report.write_text(text.replace("item != '2026'", "item != '2025'"))
+    refused(run("run", report, "--check", "--period", "2025"), "has other parameters or another budget")
+    report.write_text(text)
+    for period in ("2025", "2026", "2027"):
+        assert run("run", report, "--check", "--period", period)[0] == 0
 
 
 def test_what_follows_from_the_period_is_free_and_nothing_else_is():
