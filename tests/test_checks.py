@@ -28,6 +28,12 @@ never:
 """
 
 
+@pytest.fixture(autouse=True)
+def no_make_above(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `make` was told that runs these tests is not for those that they run."""
+    monkeypatch.delenv("MAKEFLAGS", raising=False)
+
+
 @pytest.fixture
 def git(tmp_path: Path) -> Callable[..., None]:
     """git(*words), in a tree of its own that has the scripts."""
