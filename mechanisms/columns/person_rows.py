@@ -20,7 +20,7 @@ from headcount.mechanisms.columns.conditions import Condition, parse_condition
 from headcount.mechanisms.columns.fields import field_of, is_string
 from headcount.mechanisms.columns.key_column import KeyColumn, parse_columns
 from headcount.mechanisms.columns.keys import Keys
-from headcount.mechanisms.columns.preparation import Preparation
+from headcount.mechanisms.columns.preparation import Preparation, filtered
 from headcount.mechanisms.columns.row_schema import RowSchema, names_of, user_keys
 from headcount.mechanisms.columns.times import UTC, check_zone, floored, microseconds
 from headcount.mechanisms.errors import InputError, ParameterError
@@ -161,7 +161,7 @@ def _kept(
     if kept.all():
         return columns, met, place
     chosen = pa.array(kept)
-    columns = {name: column.filter(chosen) for name, column in columns.items()}
+    columns = {name: filtered(column, chosen) for name, column in columns.items()}
     return columns, None if met is None else met[kept], dataclasses.replace(place, first_row=None)
 
 

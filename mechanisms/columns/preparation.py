@@ -179,7 +179,7 @@ class Preparation:
         if keep.true_count == len(keep):
             return made, place
         # Rows have other numbers now.
-        return {name: _filtered(each, keep) for name, each in made.items()}, dataclasses.replace(place, first_row=None)
+        return {name: filtered(each, keep) for name, each in made.items()}, dataclasses.replace(place, first_row=None)
 
 
 def preparation(
@@ -315,7 +315,8 @@ def _texts(column: pa.Array, name: str, place: Place) -> pa.Array:
     return _plain(column).cast(pa.string())
 
 
-def _filtered(column: pa.Array, keep: pa.Array) -> pa.Array:
+def filtered(column: pa.Array, keep: pa.Array) -> pa.Array:
+    """The rows of a column that are kept, of any type: Arrow itself filters no views."""
     return (column.cast(pa.string()) if pa.types.is_string_view(column.type) else column).filter(keep)
 
 

@@ -73,7 +73,9 @@ def types(paths: Iterable[str], columns: Columns) -> ColumnTypes:
         if all(name in names for name in stored) and (user is not None or columns.user not in stored):
             break
     if file:
-        check_names(file, columns, names, is_schema=False)
+        # What one row has beside, under a name of the table that is joined or of a folder, says nothing of the others.
+        elsewhere = {*columns.prepare.tabled, *columns.read} - {*columns.stored(file)}
+        check_names(file, columns, [name for name in names if name not in elsewhere], is_schema=False)
     kinds = _kinds(columns, user or pa.string())
     first = file or next(iter(paths), "")
     found = found_types(first, columns, pa.schema([(name, kinds[name]) for name in columns.stored(first)]))

@@ -72,7 +72,8 @@ def test_a_column_that_is_not_there(tmp_path, name):
     message = refusal(path, prepare=preparation("contry = de"))
     assert "no column 'contry', did you mean 'country'?" in message and "'age'" in message
     twice = preparation(join={"country": ["de"], "item": ["x"]}, on="country")
-    assert "column 'item' is in the rows and in the table of join" in refusal(path, prepare=twice)
+    if "json" not in name:  # of which no schema tells the columns: what one row has beside must not decide it
+        assert "column 'item' is in the rows and in the table of join" in refusal(path, prepare=twice)
 
 
 def test_values_are_refused_before_any_row_is_read(tmp_path, monkeypatch):
