@@ -33,6 +33,7 @@ from headcount.mechanisms.histogram.estimates import (
     estimate,
     group_items,
     group_rows,
+    partly_of,
 )
 from headcount.mechanisms.histogram.stages import NamesPlan, StagePlan, Stages
 from headcount.mechanisms.partitions.select import ChosenStrategy
@@ -62,7 +63,7 @@ def estimated(
     choice = stages.clip_choice
     known, public = None, None
     if not isinstance(domain, Domain):
-        partly = domain if isinstance(domain, PartlyPublic) else None
+        partly = partly_of(domain)
         release = release if partly is None else partly.own_release(release)
         choose_names = Choose(stages.names_choice, release, shards, ChosenStrategy, keep=partly is None)
         if partly is None:
@@ -122,7 +123,7 @@ def estimated(
     totals = rows | "Totals" >> NoisyStage(
         "totals", known_plan, beam.pvalue.AsList(every_group), (groups, group_rows), release, shards, int
     )
-    estimating = beam.ParDo(_Estimate(files, mechanism.least), decided, beam.pvalue.AsList(totals)).with_output_types(
+    estimating = beam.ParDo(_Estimate(files, mechanism), decided, beam.pvalue.AsList(totals)).with_output_types(
         tuple[int, bytes]
     )
     made = with_beside(grouped, "Estimate", estimating.with_outputs("decision", main="rows"))
@@ -265,13 +266,14 @@ class _Bound(Ahead):
 class _Estimate(beam.DoFn):
     """Grouped items and the totals of their groups -> released rows by file, and the decision beside."""
 
-    def __init__(self, files: int, least: int) -> None:
-        self._files, self._least = files, least
+    def __init__(self, files: int, mechanism: EstimatesMechanism) -> None:
+        self._files, self._least, self._partly = files, mechanism.least, partly_of(mechanism.domain)
 
     def process(
         self, grouped: Grouped, plan: StagePlan, totals: NamedBatches
     ) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
-        rows, decision = estimate(grouped, sorted_counts(to_ipc(batch) for _, batch in totals), plan, self._least)
+        summed = sorted_counts(to_ipc(batch) for _, batch in totals)
+        rows, decision = estimate(grouped, summed, plan, self._least, self._partly)
         yield beam.pvalue.TaggedOutput("decision", decision)
         yield from by_file(rows, self._files)
 

@@ -95,6 +95,10 @@ class PartlyPublic(PartDomain):
         """Those of the items whose private part is among the named ones."""
         return items.filter(Held(named).holds(self.private_parts(items)))
 
+    def series(self, items: Names) -> tuple[np.ndarray, np.ndarray]:
+        """The places of the private and of the public part of each of the items among the distinct ones."""
+        return distinct(self.private_parts(items))[1], distinct(_cut(items, self._columns, self._at))[1]
+
     def complete(self, named: Names) -> Names:
         """All keys of these private parts, which are public by now: each with every public part, sorted."""
         number = len(named) * len(self._parts)

@@ -62,3 +62,10 @@ def _most_likely(density: np.ndarray, items: np.ndarray) -> np.ndarray:
     for _ in range(tuning.SHRINKAGE_ROUNDS):
         prior = prior * (density.T @ (items / np.maximum(density @ prior, _LEAST))) / items.sum()
     return prior
+
+
+def beyond_noise(value: np.ndarray, noise: float | np.ndarray) -> np.ndarray:
+    """What a number has beyond 0, shrunk where it may be noise (James and Stein's rule for one number), and never below 0: a
+    total without news must not raise the counts by the upper half of its noise."""
+    sure = value > noise
+    return np.where(sure, value - noise**2 / np.where(sure, value, 1.0), 0.0)

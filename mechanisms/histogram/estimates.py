@@ -49,6 +49,7 @@ from headcount.mechanisms.domains.partly_public import PartlyPublic
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.fixed import NAME
 from headcount.mechanisms.histogram.groups import calibrate, cut_groups, join_alike, largest_apart
+from headcount.mechanisms.histogram.series import towards_series
 from headcount.mechanisms.histogram.stages import StagePlan, Stages
 from headcount.mechanisms.partitions.select import counts_in_rounds
 from headcount.mechanisms.randomness.keys import Release
@@ -64,17 +65,24 @@ NOT_KNOWN = (
     "how much the bound left out is not known, as the noise of the totals is too large: the true numbers may be above"
 )
 
+#: The same where rows were shrunk towards their series.
+OF_SERIES = (
+    "each row is drawn towards its series, a level for each part times a shape that all of them share, as far as noise hides "
+    "how it differs"
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class Estimated:
     """What was chosen, and what the totals have told: the share of events that the bound left out of the counts.
 
-    `groups` are those beside the items that stand apart.
+    `groups` are those beside the items that stand apart. `of_series` says whether rows were shrunk towards their series.
     """
 
     plan: StagePlan
     groups: int
     left_out: float | None
+    of_series: bool = False
 
     @property
     def guarantee(self) -> Guarantee:
@@ -88,7 +96,7 @@ class Estimated:
     def report_fields(self) -> Mapping[str, Any]:
         """The same as parts of a report."""
         groups = {"groups": self.groups} if self.groups else {}
-        return {**self.plan.report_fields(), **groups}
+        return {**self.plan.report_fields(), **groups, **({"drawn_to_series": True} if self.of_series else {})}
 
     def summary(self) -> Mapping[str, Any]:
         """What a reader asks first: the users that an item needs, and what the bound left out."""
@@ -97,7 +105,8 @@ class Estimated:
         if self.left_out is not None:
             told["share_left_out"] = round(self.left_out, 3)
         if self.plan.totals is not None:
-            told["assumption"] = ASSUMPTION if self.left_out is not None else f"{ASSUMPTION}; {NOT_KNOWN}"
+            assumed = (ASSUMPTION, "" if self.left_out is not None else NOT_KNOWN, OF_SERIES if self.of_series else "")
+            told["assumption"] = "; ".join(filter(None, assumed))
         return told | ({} if self.plan.counts is None else correlated(self.plan.counts))
 
 
@@ -175,7 +184,7 @@ class EstimatesMechanism:
         users = users_of(batches)
         names, counts, items = None, None, self.domain.names if isinstance(self.domain, Domain) else None
         if items is None:
-            partly = self.domain if isinstance(self.domain, PartlyPublic) else None
+            partly = partly_of(self.domain)
             parts = users if partly is None else users.map(partly.projected).held(pack_shard, unpack_shard)
             release = release if partly is None else partly.own_release(release)
             names = stages.names_plan(choose_of(parts, stages.names_choice, release, f"{label}/ChooseNames"))
@@ -196,7 +205,7 @@ class EstimatesMechanism:
         groups = pa.array(np.arange(grouped.number))
         summed = users.map(lambda shard: group_rows(shard, grouped))
         totals = _noisy(summed, plan.totals_steps, plan.totals, groups, release, f"{label}/Totals", int)
-        return estimate(grouped, totals, plan, self.least)
+        return estimate(grouped, totals, plan, self.least, partly_of(self.domain))
 
 
 def group_items(counts: pa.RecordBatch, plan: StagePlan) -> Grouped:
@@ -240,9 +249,13 @@ def group_rows(shard: Shard, grouped: Grouped) -> Shard:
     )
 
 
-def estimate(grouped: Grouped, totals: pa.RecordBatch, plan: StagePlan, least: int) -> tuple[pa.RecordBatch, Estimated]:
-    """The released rows of grouped items and the noisy totals of their groups; no estimate is below `least`."""
+def estimate(
+    grouped: Grouped, totals: pa.RecordBatch, plan: StagePlan, least: int, partly: PartlyPublic | None = None
+) -> tuple[pa.RecordBatch, Estimated]:
+    """The released rows of grouped items and the noisy totals of their groups; no estimate is below `least`. Items that have
+    public parts are series."""
     assert plan.totals is not None
+    shrunk = None if partly is None else towards_series(grouped.counts, grouped.noise, *partly.series(grouped.items))
     told, noise = np.asarray(totals.column("bounded_count")) / grouped.weights, plan.totals.stddev / grouped.weights
     group, told, noise = join_alike(grouped.counts, grouped.group, told, noise, grouped.apart)
     one_step = plan.counts is None
@@ -257,9 +270,15 @@ def estimate(grouped: Grouped, totals: pa.RecordBatch, plan: StagePlan, least: i
         sampled=one_step,
         apart=grouped.apart,
         least=least,
+        shrunk=shrunk,
     )
     rows = estimates_batch(grouped.items, made.estimate, made.noise_stddev, grouped.counts, ends=(made.low, made.high))
-    return rows, Estimated(plan, max(1, grouped.number - grouped.apart), made.left_out)
+    return rows, Estimated(plan, max(1, grouped.number - grouped.apart), made.left_out, shrunk is not None)
+
+
+def partly_of(domain: Domain | PartDomain | None) -> PartlyPublic | None:
+    """What is public of the keys, where some of it is."""
+    return domain if isinstance(domain, PartlyPublic) else None
 
 
 def _noisy(

@@ -22,7 +22,8 @@ import numpy as np
 
 from headcount.mechanisms import tuning
 from headcount.mechanisms.calibration.intervals import DEVIATIONS
-from headcount.mechanisms.histogram.deconvolution import posterior_means
+from headcount.mechanisms.histogram.deconvolution import beyond_noise, posterior_means
+from headcount.mechanisms.histogram.series import Shrunk
 
 
 def largest_apart(
@@ -169,7 +170,7 @@ def _scale_by_size(sums: np.ndarray, size: np.ndarray, totals: np.ndarray, noise
     mean = sums / np.maximum(items, 1)
     rank = np.argsort(mean, kind="stable")
     sums, totals, mean, noise = sums[rank], totals[rank], mean[rank], np.sqrt(variance[rank])
-    told = (sums + _beyond(totals - sums, noise)) / sums
+    told = (sums + beyond_noise(totals - sums, noise)) / sums
     scale = np.maximum(_monotone(told, (sums / np.maximum(noise, 1e-9)) ** 2), 1.0)
     news = told > 1
     most = DEVIATIONS * noise / sums
@@ -207,6 +208,7 @@ def calibrate(
     sampled: bool = False,
     apart: int = 0,
     least: int | np.ndarray = 0,
+    shrunk: Shrunk | None = None,
 ) -> Calibrated:
     """The estimates of items with these noisy counts, groups and noisy totals of the groups, with the noise of each or of all.
 
@@ -220,13 +222,20 @@ def calibrate(
 
     `own_ends` are the ends of the intervals of the noisy counts where these had to reach a threshold, and are as they are.
     `sampled` says that counts are those of a sample of each user's items: they have the chance of the sample besides the noise,
-    of a variance of at most their size. No estimate is below `least`.
+    of a variance of at most their size. No estimate is below `least`. Counts that were `shrunk` towards their series are taken
+    for what they are by that, and have one scale, so that a series keeps its shape.
     """
     total_noise = np.broadcast_to(np.asarray(total_noise, np.float64), totals.shape)
-    kept = posterior_means(counts, noise, laplace) if own_ends is None else np.maximum(counts, 0.0)
+    if shrunk is not None:
+        kept, counts, noise = shrunk.counts, shrunk.counts, shrunk.stddev
+    elif own_ends is None:
+        kept = posterior_means(counts, noise, laplace)
+    else:
+        kept = np.maximum(counts, 0.0)
     size = np.bincount(group, minlength=len(totals))
     sums = np.maximum(np.bincount(group, kept, minlength=len(totals)), 1e-9)
-    scale, by_scale, below, above = _scale_by_size(sums, size, totals, total_noise, apart).at(kept)
+    together = apart if shrunk is None else len(totals)  # rows of a series have one scale
+    scale, by_scale, below, above = _scale_by_size(sums, size, totals, total_noise, together).at(kept)
     estimate, centre = scale * kept, scale * counts
     of_sample = (
         scale * (scale - 1) * kept if sampled else np.zeros(len(kept))
@@ -267,10 +276,3 @@ def _more_spread(off: np.ndarray, spread: np.ndarray, noise: np.ndarray) -> floa
     ratio = (off**2 - noise**2) / np.maximum(spread**2, 1e-9)
     prior = tuning.LOOKS_OF_SPREAD
     return math.sqrt(max(1.0, (prior + float((sure * ratio).sum())) / (prior + float(sure.sum()))))
-
-
-def _beyond(difference: np.ndarray, noise: float | np.ndarray) -> np.ndarray:
-    """What a number has beyond 0, shrunk where it may be noise (James and Stein's rule for one number), and never below 0: a
-    total without news must not raise the counts by the upper half of its noise."""
-    sure = difference > noise
-    return np.where(sure, difference - noise**2 / np.where(sure, difference, 1.0), 0.0)
