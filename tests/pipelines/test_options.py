@@ -65,7 +65,7 @@ def test_every_flag():
         *("--of", "users", "--method", "one-stage", "--calibrate", "none"),
         *("--input-format", "csv", "--delimiter", ";", "--where", "a = 1", "--join", "t.csv", "--on", "c"),
         *("--label", "shops", "--period", "May", "--max-relative-error", "0.2", "--suppress-below", "9"),
-        *("--ledger", "sqlite:///ledger.db", "--dataset", "visits"),
+        *("--ledger", "sqlite:///ledger.db", "--dataset", "visits", "--clock-checked"),
     )
     assert beam_flags == []
     assert vars(args) == {
@@ -88,7 +88,7 @@ def test_every_flag():
         **{"input_format": "csv", "delimiter": ";", "where": "a = 1", "join": "t.csv", "on": "c"},
         **{"label": "shops", "period": "May", "max_relative_error": 0.2, "suppress_below": 9},
         **{"top": None, "per": None},
-        **{"ledger": "sqlite:///ledger.db", "dataset": "visits"},
+        **{"ledger": "sqlite:///ledger.db", "dataset": "visits", "clock_checked": True},
     }
 
 
