@@ -40,6 +40,9 @@ NAMES_CHOICE_SHARE, NAMES_CHOICE_SHARE_OF_HISTOGRAM, NAMES_SHARE_OF_PEOPLE = Fra
 #: (`histogram.account`). A totals' bound that is too small makes all estimates too low.
 COUNTS_CHOICE_SHARE, TOTALS_CHOICE_SHARE, CAP_CHOICE_SHARE = 0.05, 0.07, 0.03
 
+#: Of epsilon, for the norm of counts that stand alone, and for whether they do (`histogram.account`); at most of so many keys.
+ALONE_NORM_SHARE, ALONE_CHOICE_SHARE, ALONE_KEYS = 0.08, 0.07, 1000
+
 #: Of epsilon, for the range of one column of values; of each of k columns it is this by the root of k (`histogram.account`).
 RANGE_CHOICE_SHARE = 0.1
 
@@ -212,11 +215,8 @@ ROUNDS, ROUNDS_OF_HISTOGRAM = 3, 2
 MOST_STATES_OF_CANDIDATE = 1 << 15
 
 #: The most items whose counts are looked at, unless told otherwise (`count_release`): more finds rarer ones, and takes longer.
-ITEMS_LOOKED_AT = 10_000
-
-#: Up to which k the top k is drawn item by item; from there on items are named first, which missed less, or about as little
-#: (`count_release.top_names`).
-MOST_DRAWN = 9
+#: And up to which k the top k is drawn item by item; from there on items are named first (`count_release.top_names`).
+ITEMS_LOOKED_AT, MOST_DRAWN = 10_000, 9
 
 #: The paper's first epsilon, whose threshold of some 60,000 users is above most counts: more begins too low (`count_release`).
 FIRST_EPSILON = 5e-4
@@ -257,8 +257,7 @@ WORSE_THRESHOLD, SEARCH_STEPS = 1.25, 64
 #: apart more finely, and each then has more noise; so does a wider node with more parts of a rank.
 TREE_BRANCHING, TREE_LEVELS = 8, 5
 
-#: Groups of symbols by which users may differ, frequent and rare ones (`distribution.spread`). More follows how they differ,
-#: with more noise.
+#: Groups of symbols by which users may differ (`distribution.spread`). More follows how they differ, with more noise.
 SPREAD_GROUPS = 8
 
 # What data is taken to be like before any is seen

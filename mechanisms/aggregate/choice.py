@@ -94,6 +94,10 @@ class KeysChoice(ClipChoice):
             table += self.above(shard.rows_per_user())
         return [*table, items]
 
+    def ended(self, candidates: Sequence[ClipCandidate], items: int) -> tuple[ClipCandidate, ...]:
+        """All of them: bounds on keys have an end of their own."""
+        return tuple(candidates)
+
     def most(self, candidate: ClipCandidate, items: int) -> int:
         """What a user is worth to a candidate at most."""
         return candidate.most

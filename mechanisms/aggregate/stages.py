@@ -207,7 +207,7 @@ class AggregateStages:
             steps.append(totals.step("noise of the totals"))
         metrics = self.metrics if ranges is None else self.metrics.chosen(ranges.ends)
         users = 0 if self.ranges_choice is None else self.ranges_choice.users_needed
-        spent = self.shared.spent(pure) if account.pure else None
+        spent = self.shared.courses.taken(pure) if account.pure else None
         guarantee = self.guarantee(*steps, spent=spent)
         return AggregatePlan(names, kept, metrics, measures, totals_steps, totals, guarantee, users)
 
@@ -275,7 +275,7 @@ class AggregateStages:
             details = {"calibrated for": "what is chosen"}
             steps = (MechanismStep(f"noise of {what}", budget.epsilon, budget.delta, details),)
         steps = (*found, *steps)
-        made = Guarantee(budget.epsilon, budget.delta, self.relation, steps, losses=self.shared.losses)
+        made = Guarantee(budget.epsilon, budget.delta, self.relation, steps, losses=self.shared.courses.planned())
         if spent is None:
             return made
         return dataclasses.replace(made, spent=spent.zcdp_to_order(), spent_order=spent.order_of_all())

@@ -10,9 +10,9 @@ see, the third how much the totals of groups see by which these counts are calib
 q is a hundredth: c is raised by a step where one in a hundred of the pairs of a user and an item needs it, each user with a
 weight of one, so that a few users who do very much cannot raise it. cost is the expected error of one count by noise at R = 1.
 worth is the sum over users of the events that R leaves, each user cut to MOST_WORTH R where the norm is l2. A part of what R
-leaves out is misplaced by the calibration: the price, a half, stands for it. A fifth saves as much where users are alike, but
-on other data it chooses norms so small that the largest counts lie outside of their intervals. What a norm of B leaves out is
-lost: B is chosen as for one total (`one_total`).
+leaves out is misplaced by the calibration: the price, a half, stands for it; without
+totals it is one. A fifth saves as much where users are alike, but on other data it chooses norms so small that the largest
+counts lie outside of their intervals. What a norm of B leaves out is lost: B is chosen as for one total (`one_total`).
 
 Guarantee: each of the three is a draw of bounded range (`choice.exponential`), epsilon-differentially private with delta 0, for
 any price. Each may depend on those before it, and their ranges add up. Proof: docs/proofs/bound-choice.md.
@@ -82,6 +82,19 @@ class ClipCandidate:
         return self.bound if self.noise == "laplace" else tuning.MOST_WORTH * self.bound
 
 
+def root_above(items: int) -> int:
+    """The root of a number of items, rounded up: the norm of a user who has all of them once."""
+    return math.isqrt(max(items, 1) - 1) + 1
+
+
+def norms_of_list(items: int | None, cap: int, noise: str) -> tuple[int, ...]:
+    """The norms to choose from: of a public list up to the least that no user can exceed; of items that are named, all."""
+    if items is None:
+        return tuning.BOUNDS_OF_ESTIMATES
+    most, menu = cap * (items if noise == "laplace" else root_above(items)), tuning.BOUNDS_OF_ONE_STAGE
+    return tuple(norm for place, norm in enumerate(menu) if place == 0 or not most or menu[place - 1] < most)
+
+
 def totals_share(items: int, norm: float, totals_norm: float, least: float) -> float:
     """The share of precision that totals of this norm get beside the counts of `items` items, of another norm.
 
@@ -114,7 +127,11 @@ class ClipChoice(TableChoice):
     cap_budget: Budget | None = None
 
     name = "kept"
-    misplaced = tuning.LEFT_OUT_PRICE
+
+    @property
+    def misplaced(self) -> Fraction:
+        """What an event costs that R leaves out: all of it where no totals are there to make up for it."""
+        return Fraction(1) if self.totals_budget is None else tuning.LEFT_OUT_PRICE
 
     @property
     def flattens(self) -> bool:
@@ -203,6 +220,18 @@ class ClipChoice(TableChoice):
         """The candidates that are left where this cap was drawn."""
         return tuple(each for each in self.candidates if each.max_per_item == cap)
 
+    def ended(self, candidates: Sequence[ClipCandidate], items: int) -> tuple[ClipCandidate, ...]:
+        """Those up to the least norm that no user can exceed on this number of items; the number is public."""
+        enough: dict[tuple[int, str], int] = {}
+        for each in candidates:
+            most = each.max_per_item * (items if each.noise == "laplace" else root_above(items))
+            if most and each.bound >= most:
+                way = each.max_per_item, each.noise
+                enough[way] = min(each.bound, enough.get(way, each.bound))
+        return tuple(
+            each for each in candidates if each.bound <= enough.get((each.max_per_item, each.noise), each.bound)
+        )
+
     def counts_exponents(
         self, table: Sequence[int], candidates: Sequence[ClipCandidate] | None = None
     ) -> list[Fraction]:
@@ -228,7 +257,8 @@ class ClipChoice(TableChoice):
         """What a user is worth to a candidate at most, where this number of items is counted."""
         if candidate.noise == "laplace":
             return candidate.most
-        return min(candidate.most, candidate.bound * (math.isqrt(max(items, 1) - 1) + 1))
+        all_items = candidate.max_per_item * items or candidate.most
+        return min(candidate.most, candidate.bound * root_above(items), all_items)
 
     def totals_exponents(self, table: Sequence[int], place: int = 0) -> list[Fraction]:
         """The exponents of the norms B, under the cap of this place."""
@@ -249,11 +279,16 @@ class ClipChoice(TableChoice):
 
     def choose(self, table: Sequence[int], lanes: Lanes) -> ClipBound:
         """The private choice."""
-        chosen, norm, place, candidates = NOT_ASKED, 0, 0, self.candidates
-        if self.cap_budget is not None:
-            place = select(self.cap_exponents(table), lanes)
-            candidates = self.under(self.caps[place])
-        cap = self.caps[place]
+        return self.choose_under(self.cap_place(table, lanes), table, lanes)
+
+    def cap_place(self, table: Sequence[int], lanes: Lanes) -> int:
+        """The place of the cap that is drawn, or given."""
+        return 0 if self.cap_budget is None else select(self.cap_exponents(table), lanes)
+
+    def choose_under(self, place: int, table: Sequence[int], lanes: Lanes) -> ClipBound:
+        """What is drawn once the cap is known."""
+        chosen, norm, cap = NOT_ASKED, 0, self.caps[place]
+        candidates = self.ended(self.candidates if self.cap_budget is None else self.under(cap), table[-1])
         if candidates and table[-1] > 0:
             chosen = candidates[select(self.counts_exponents(table, candidates), lanes)]
             cap = chosen.max_per_item

@@ -75,11 +75,15 @@ def calibrate_public_domain(
     Laplace noise needs `bound` to limit l1 (or l0 and linf) and makes delta 0; Gaussian noise needs a limit
     on l2 (which a limit on l1, or on l0 and linf, implies) and a delta above 0. `items` is the size of the domain: with it,
     Gaussian noise may share a draw (`shared_noise`), replacing a user moves one item by its bound alone (`NoisePlan`), and the
-    bound must be of what a user has, which is not below 0, and never of a difference.
+    bound must be of what a user has, which is not below 0, and never of a difference. "auto" takes what has less noise.
     """
     relation = Relation.parse(relation)
     check_budget(budget)
     _check(bound)
+    if noise == "auto":
+        kinds = ("laplace", "gaussian") if budget.delta > 0 else ("laplace",)
+        plans = [calibrate_public_domain(budget, bound, relation, kind, items) for kind in kinds]
+        return min(plans, key=lambda plan: plan.stddev)
     if noise == "laplace":
         l1 = most_l1(bound)
         if l1 is None:
@@ -100,7 +104,7 @@ def calibrate_public_domain(
             )
         deviation = gaussian.gaussian_sigma(budget.epsilon, thresholds.TOTAL_SHARE * budget.delta)
         return gaussian_plan(deviation, budget, bound, relation, items)
-    raise ParameterError(f"noise for a public domain must be 'laplace' or 'gaussian', got {noise!r}")
+    raise ParameterError(f"noise for a public domain must be 'auto', 'laplace' or 'gaussian', got {noise!r}")
 
 
 def gaussian_plan(
@@ -126,7 +130,7 @@ def gaussian_plan(
 
 
 def public_noise(noise: str) -> str:
-    """The noise that a public domain gets: for 'auto' Laplace, which needs no delta."""
+    """The noise that counts on a public domain are scaled down for: "auto" takes an l1 norm, which bounds an l2 norm, too."""
     check_one_of("noise", noise, NOISES)
     return "laplace" if noise == "auto" else noise
 

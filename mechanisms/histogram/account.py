@@ -73,6 +73,9 @@ class Account:
     users_choice: Budget | None = None  # of the totals' bound for users, where events have one of their own
     names_limit: Budget | None = None  # of the items per user that the choice of names may look at, drawn before it
     cap_choice: Budget | None = None  # of how many events of one user on one item count, on both ways
+    alone_norm_choice: Budget | None = None  # of the norm at which counts may stand alone, without totals
+    alone_choice: Budget | None = None  # of whether they do
+    pure_alone: float = 0.0  # of counts that stand alone with Laplace noise
 
     def __post_init__(self) -> None:
         for name in ("names_mu", "counts_mu", "totals_mu", "hiding", "pure_counts", "pure_totals", "pure_hiding"):
@@ -87,6 +90,8 @@ class Account:
             raise ParameterError(
                 "with names, more is chosen in the Gaussian plan alone: make the account with pure=False"
             )
+        elif math.fsum([self.pure_alone, *_epsilons(*self.alone_choices)]) > self.budget.epsilon:
+            raise ParameterError(f"counts that stand alone with Laplace noise cost more than {self.budget!r} has")
         elif not self.delta() <= self.budget.delta:
             raise ParameterError(f"the parts cost a delta of {self.delta()}, more than {self.budget!r} has")
 
@@ -117,7 +122,16 @@ class Account:
     @property
     def first_choices(self) -> tuple[Budget, ...]:
         """The draws up to the one that decides on the way: how items are named, or else the kind of noise, after the cap."""
-        found = self.naming_choices or (self.cap_choice, self.counts_choice)
+        alone = self.alone_norm_choice, self.alone_choice
+        found = self.naming_choices or (self.cap_choice, *alone, self.counts_choice)
+        return tuple(part for part in found if part is not None)
+
+    @property
+    def alone_choices(self) -> tuple[Budget, ...]:
+        """The draws up to the one that decides whether counts stand alone; none if nothing does."""
+        if self.alone_norm_choice is None or self.alone_choice is None:
+            return ()
+        found = self.cap_choice, self.alone_norm_choice, self.alone_choice
         return tuple(part for part in found if part is not None)
 
     @property
@@ -185,14 +199,15 @@ def make_account(
     ranges: int = 0,
     users_too: bool = False,
     capped: bool = False,
+    alone: bool = False,
 ) -> Account:
     """The account of a release whose items are `named` first, or public, with a bound for the counts that is `chosen`, or
     given, and counts that are `calibrated` by totals, or not; `gaussian` and `pure` say which ways may be taken.
     `precision` has the shares of names, counts and totals where all are there, `pure_share` that of totals in the Laplace
     plan, and `ranges` is the number of ranges to be chosen. With `users_too`, totals of users have a bound of their own
-    beside those of events; with `capped`, it is chosen how many events of one user on one item count. A selection curve
-    names items, with counts and totals as sharp as they would be beside names by noise; by noise, where that leaves a curve
-    too little."""
+    beside those of events; with `capped`, it is chosen how many events of one user on one item count; with `alone`, whether
+    counts of a public list stand alone. A selection curve names items, with counts and totals as sharp as they would be beside
+    names by noise; by noise, where that leaves a curve too little."""
     check_budget(budget)
     if named:
         check_delta_for_names(budget.delta)
@@ -200,8 +215,12 @@ def make_account(
     epsilon = budget.epsilon
     limit, names, counts, totals, users, ends = _choices(epsilon, named, chosen, calibrated, ranges, users_too)
     cap = Budget(tuning.CAP_CHOICE_SHARE * epsilon) if capped else None
-    spent = sum(_epsilons(limit, names, None if named else counts, totals, cap, users, *ends))
+    alones = tuple(
+        Budget(share * epsilon) for share in (tuning.ALONE_NORM_SHARE, tuning.ALONE_CHOICE_SHARE) if alone and gaussian
+    )
+    spent = sum(_epsilons(limit, names, None if named else counts, totals, cap, users, *ends, *alones))
     rest = _PURE_SHARE * (epsilon - spent) if pure else 0.0
+    pure_alone = _PURE_SHARE * (epsilon - sum(_epsilons(cap, *alones))) if pure and alones else 0.0
     pure_totals = pure_share * rest if calibrated else 0.0
     pure_counts = rest - pure_totals
     pure_hiding = tuning.LAPLACE_THRESHOLD_DELTA * budget.delta if named and pure else 0.0
@@ -210,7 +229,7 @@ def make_account(
         return Account(*choices, 0.0, 0.0, 0.0, 0.0, *pures, names_limit=limit, cap_choice=cap)
     hiding = tuning.THRESHOLD_DELTA * budget.delta if named else 0.0
     # The cap is drawn after what decides on the way, where that is how items are named, and before it elsewhere.
-    first = _epsilons(limit, names) if named else _epsilons(cap, counts)
+    first = _epsilons(limit, names) if named else _epsilons(cap, *alones, counts)
     then = _epsilons(cap) if named else ()
     after = Parts((*_epsilons(counts if named else None, users, *ends, totals), *then), hiding=hiding)
     other = (
@@ -236,7 +255,10 @@ def make_account(
             made = Account(*choices, *law_mus, shown, *pures, ends, law=law, names_limit=limit)
             return dataclasses.replace(made, users_choice=users, cap_choice=cap)
     made = Account(*choices, *largest(*other), hiding, *pures, ends, names_limit=limit)
-    return dataclasses.replace(made, users_choice=users, cap_choice=cap)
+    made = dataclasses.replace(made, users_choice=users, cap_choice=cap)
+    if not alones:
+        return made
+    return dataclasses.replace(made, alone_norm_choice=alones[0], alone_choice=alones[1], pure_alone=pure_alone)
 
 
 def _law_cost(

@@ -47,6 +47,7 @@ from headcount.mechanisms.counting.noisy import bounded_users, noisy_counts
 from headcount.mechanisms.counting.released import estimates_batch
 from headcount.mechanisms.domains.partly_public import PartlyPublic
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.histogram.alone import NEARLY_ALL, stand_alone
 from headcount.mechanisms.histogram.fixed import NAME
 from headcount.mechanisms.histogram.groups import calibrate, cut_groups, join_alike, largest_apart
 from headcount.mechanisms.histogram.series import towards_series
@@ -83,6 +84,7 @@ class Estimated:
     groups: int
     left_out: float | None
     of_series: bool = False
+    alone: bool = False  # whether the counts stand alone, without totals
 
     @property
     def guarantee(self) -> Guarantee:
@@ -107,6 +109,8 @@ class Estimated:
         if self.plan.totals is not None:
             assumed = (ASSUMPTION, "" if self.left_out is not None else NOT_KNOWN, OF_SERIES if self.of_series else "")
             told["assumption"] = "; ".join(filter(None, assumed))
+        elif self.alone:
+            told["assumption"] = NEARLY_ALL
         return told | ({} if self.plan.counts is None else correlated(self.plan.counts))
 
 
@@ -199,28 +203,31 @@ class EstimatesMechanism:
         if plan.counts is not None:
             counts = _noisy(users, plan.counts_steps, plan.counts, items, release, f"{label}/Counts", self.item_type)
         assert counts is not None
-        if plan.totals is None:
+        if not self.calibrated:
             return counts, Estimated(plan, 0, None)
         grouped = group_items(counts, plan)
-        groups = pa.array(np.arange(grouped.number))
-        summed = users.map(lambda shard: group_rows(shard, grouped))
-        totals = _noisy(summed, plan.totals_steps, plan.totals, groups, release, f"{label}/Totals", int)
+        totals: pa.RecordBatch | None = None
+        if plan.totals is not None:
+            groups = pa.array(np.arange(grouped.number))
+            summed = users.map(lambda shard: group_rows(shard, grouped))
+            totals = _noisy(summed, plan.totals_steps, plan.totals, groups, release, f"{label}/Totals", int)
         return estimate(grouped, totals, plan, self.least, partly_of(self.domain))
 
 
 def group_items(counts: pa.RecordBatch, plan: StagePlan) -> Grouped:
-    """Noisy counts, sorted by item, with the groups that they fall into."""
-    assert plan.totals is not None
+    """Noisy counts, sorted by item, with the groups that they fall into; one group where counts stand alone."""
     noisy, stddev = (np.asarray(counts.column(name)) for name in ("bounded_count", "noise_stddev"))
-    noise, total_noise = float(stddev[0]) if len(stddev) else 0.0, plan.totals.stddev
-    apart, times = 0, 1
+    noise, apart, times = float(stddev[0]) if len(stddev) else 0.0, 0, 1
+    low, high = (np.asarray(counts.column(name)) for name in ("low", "high"))
+    if plan.totals is None:
+        return Grouped(counts.column("item"), noisy, noise, np.zeros(len(noisy), dtype=np.int64), (low, high))
+    total_noise = plan.totals.stddev
     kept = plan.kept
     if kept.max_per_item:
         order = 2 if plan.totals.kind == "gaussian" else 1
         apart, times = largest_apart(noisy, noise, total_noise, kept.totals_bound, order, kept.max_per_item)
     shared = 0.0 if plan.counts is None else plan.counts.shared_stddev
     group = cut_groups(noisy, noise, total_noise, shared, apart, to_join=True)
-    low, high = (np.asarray(counts.column(name)) for name in ("low", "high"))
     return Grouped(counts.column("item"), noisy, noise, group, (low, high), apart, times, cap=kept.max_per_item)
 
 
@@ -250,11 +257,19 @@ def group_rows(shard: Shard, grouped: Grouped) -> Shard:
 
 
 def estimate(
-    grouped: Grouped, totals: pa.RecordBatch, plan: StagePlan, least: int, partly: PartlyPublic | None = None
+    grouped: Grouped,
+    totals: pa.RecordBatch | None,
+    plan: StagePlan,
+    least: int,
+    partly: PartlyPublic | None = None,
 ) -> tuple[pa.RecordBatch, Estimated]:
-    """The released rows of grouped items and the noisy totals of their groups; no estimate is below `least`. Items that have
-    public parts are series."""
-    assert plan.totals is not None
+    """The released rows of grouped items and the noisy totals of their groups, if the plan has any; no estimate is below
+    `least`. Items that have public parts are series."""
+    if plan.totals is None or totals is None:
+        assert plan.counts is not None and grouped.ends is not None
+        laplace = plan.counts.kind == "laplace"
+        rows = stand_alone(grouped.items, grouped.counts, grouped.noise, grouped.ends, laplace, least)
+        return rows, Estimated(plan, 0, None, alone=True)
     shrunk = None if partly is None else towards_series(grouped.counts, grouped.noise, *partly.series(grouped.items))
     told, noise = np.asarray(totals.column("bounded_count")) / grouped.weights, plan.totals.stddev / grouped.weights
     group, told, noise = join_alike(grouped.counts, grouped.group, told, noise, grouped.apart)

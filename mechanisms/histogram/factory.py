@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Literal
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget, check_budget, check_delta_or_domain
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import Domain, PartDomain, arrow_type, public_domain
@@ -175,6 +176,7 @@ def estimates(
         gaussian=gaussian,
         pure=pure,
         capped=cap is None and given is None and (chosen or calibrated),
+        alone=isinstance(names, Domain) and chosen and calibrated and len(names) <= tuning.ALONE_KEYS,
     )
     stages = Stages(account, relation, given, cap, of == "users", len(names) if isinstance(names, Domain) else None)
     made = EstimatesMechanism(stages, names, item_type)

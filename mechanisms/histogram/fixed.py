@@ -98,12 +98,13 @@ def bounded_histogram(
 ) -> HistogramMechanism:
     """Algorithm 1: every item of a public domain is released, also those that nobody holds.
 
-    Each user's counts are cut to `max_per_item` on each item, then scaled down to a norm of `bound`: l1 for Laplace noise,
-    l2 for Gaussian. With a `max_per_item` of 1 it is users that are counted, and not events.
+    Each user's counts are cut to `max_per_item` on each item, then scaled down to a norm of `bound`: l2 for Gaussian noise,
+    else l1, after which "auto" takes the noise that is less. With a `max_per_item` of 1 it is users that are counted, and not
+    events.
     """
     steps = public_domain_steps(bound, noise, max_per_item)
     names = public_domain(domain, item_type)
-    plan = calibrate_public_domain(budget, promised(steps), relation, public_noise(noise), len(names))
+    plan = calibrate_public_domain(budget, promised(steps), relation, noise, len(names))
     return HistogramMechanism(NAME, steps, plan, names, item_type)
 
 

@@ -17,21 +17,23 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.composition import renyi_left
 from headcount.mechanisms.accounting.gaussian import gaussian_epsilon
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
-from headcount.mechanisms.accounting.losses import Draw, Laplace, Losses
+from headcount.mechanisms.accounting.losses import Losses
 from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.bound_choice.alone_choice import AloneChoice, alone_norms
 from headcount.mechanisms.bound_choice.clip_choice import (
     ClipBound,
     ClipCandidate,
     ClipChoice,
+    norms_of_list,
     totals_share,
 )
-from headcount.mechanisms.bounding.clipping import LEAST_STEPS
 from headcount.mechanisms.bounding.steps import ClipNormStep, LimitPerItemStep, Step
 from headcount.mechanisms.calibration.expected_error import correlated
 from headcount.mechanisms.calibration.noise import calibrate_public_domain, gaussian_plan
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.counting.noisy import promised
 from headcount.mechanisms.histogram.account import Account
+from headcount.mechanisms.histogram.courses import Courses
 from headcount.mechanisms.partitions.auto import TYPICAL, part_candidates
 from headcount.mechanisms.partitions.candidates import StrategyCandidate
 from headcount.mechanisms.partitions.curve_budget import CurvePart
@@ -154,7 +156,7 @@ class Stages:
         account = self.account
         if account.counts_choice is None and account.totals_choice is None:
             return None
-        return ClipChoice(
+        asked = (
             account.counts_choice,
             account.totals_choice,
             account.budget,
@@ -164,6 +166,12 @@ class Stages:
             self._caps(),
             account.cap_choice,
         )
+        if account.alone_norm_choice is None or account.alone_choice is None:
+            return ClipChoice(*asked)
+        sharper = account.counts_mu / (_MEAN_GAUSSIAN * math.hypot(account.counts_mu, account.totals_mu))
+        laplace = math.sqrt(2) * self.relation.users / account.pure_alone if account.pure_alone else math.inf
+        norms = alone_norms(asked[4], asked[6], sharper, laplace)
+        return AloneChoice(*asked, norms, account.alone_norm_choice, account.alone_choice)
 
     def _caps(self) -> tuple[int, ...]:
         """The caps on one item to choose from, or the one that is given: 0 stands for none."""
@@ -194,6 +202,7 @@ class Stages:
             kept = chosen if self.bound is None else kept._replace(totals_bound=chosen.totals_bound, items=chosen.items)
         account = self.account
         counts_mu, totals_mu = self.split(kept, kept.bound)
+        alone = self.alone(kept)
         steps: list[MechanismStep] = []
         counts_steps: tuple[Step, ...] = ()
         totals_steps: tuple[Step, ...] = ()
@@ -206,29 +215,36 @@ class Stages:
         counts = None
         if names is None or not pure:
             counts_steps = self._steps(kept.bound, kept.max_per_item, pure)
-            counts = self.noise(counts_steps, counts_mu, account.pure_counts, pure, self.items)
+            part = account.pure_alone if alone else account.pure_counts
+            counts = self.noise(counts_steps, counts_mu, part, pure, self.items)
             steps += [
                 MechanismStep("bounding of the counts", 0.0, 0.0, {"a user adds at most": counts.bound.description()}),
                 counts.step("noise of the counts"),
             ]
         totals = None
-        if account.totals_choice is not None:
+        if account.totals_choice is not None and not alone:
             totals_steps = self._steps(kept.totals_bound, 0, pure)
             totals = self.noise(totals_steps, totals_mu, account.pure_totals, pure)
             steps.append(totals.step("noise of the totals"))
         counted = counts is not None
-        spent = self.spent(pure) if account.pure and account.gaussian else None
-        guarantee = self.guarantee(*steps, counted=counted, spent=spent)
+        spent = self.courses.taken(pure, alone) if account.pure and account.gaussian else None
+        guarantee = self.guarantee(*steps, counted=counted and not alone, totalled=not alone, spent=spent)
         return StagePlan(names, kept, counts_steps, counts, totals_steps, totals, guarantee)
 
     def split(self, kept: ClipBound, norm: float) -> tuple[float, float]:
         """The mu of counts of this norm and of totals, for what was chosen, in the Gaussian plan alone. Where the bound of the
         counts is given, their noise is known before anything runs, and stays that."""
         account = self.account
+        if self.alone(kept):
+            return account.split(0.0)
         chosen = account.counts_choice is not None and norm > 0 and kept.items > 0
         if not (chosen and account.counts_mu and account.totals_mu):
             return account.counts_mu, account.totals_mu
         return account.split(totals_share(kept.items, norm, kept.totals_bound, account.totals_share))
+
+    def alone(self, kept: ClipBound) -> bool:
+        """Whether counts stand alone: no norm of totals was drawn."""
+        return self.account.alone_choice is not None and kept.totals_bound == 0
 
     def given(self) -> ClipBound:
         """What is given in place of a choice; a bound of 0 where one step names and counts."""
@@ -257,17 +273,20 @@ class Stages:
         first, last = choice.ends()
         return [self.names_plan(way) for way in (first, last if self.laws is None else TYPICAL)]
 
-    def guarantee(self, *steps: MechanismStep, counted: bool = True, spent: Losses | None = None) -> Guarantee:
+    def guarantee(
+        self, *steps: MechanismStep, counted: bool = True, totalled: bool = True, spent: Losses | None = None
+    ) -> Guarantee:
         """The whole promise, with these parts, or before anything is chosen; where names and counts came from one step, no
-        bound of the counts was chosen. `spent` are the losses of the course that was taken."""
+        bound of the counts was chosen, and of totals none if there are none. `spent` are the losses of the course taken."""
         account, budget = self.account, self.account.budget
         names = {"names_limit": "limit on items of a user, for naming", "names_choice": "choice of how items are named"}
         names |= {"cap_choice": "choice of the events of a user that count on one item"}
+        names |= {"alone_norm_choice": "choice of a norm without totals", "alone_choice": "choice of totals or none"}
         names |= {"counts_choice": "choice of the counts' bound", "totals_choice": "choice of the totals' bound"}
         found = [MechanismStep("all together", budget.epsilon, budget.delta, {"by": _COMPOSED[account.law is None]})]
         for field, name in names.items():
             part = getattr(account, field)
-            if part is not None and (counted or field != "counts_choice"):
+            if part is not None and (counted or field != "counts_choice") and (totalled or field != "totals_choice"):
                 found.append(MechanismStep(name, part.epsilon, 0.0, {}))
         if not steps:
             what = "counts" if account.names_choice is None else "names and counts"
@@ -275,41 +294,17 @@ class Stages:
             told = {"calibrated for": "what is chosen"}
             steps = (MechanismStep(f"noise of {what}", budget.epsilon, budget.delta, told),)
         whole = (*found, *steps)
-        made = Guarantee(budget.epsilon, budget.delta, self.relation, whole, losses=self.losses)
+        made = Guarantee(budget.epsilon, budget.delta, self.relation, whole, losses=self.courses.planned())
         if spent is None:
             return made
         return dataclasses.replace(made, spent=spent.zcdp_to_order(), spent_order=spent.order_of_all())
 
     @property
-    def losses(self) -> Losses:
-        """What composition needs to know: the choice that decides on the way, and whichever of the ways follows."""
+    def courses(self) -> Courses:
+        """What the ways cost that may be taken."""
         account = self.account
-        ways = [self._way(pure) for pure, there in ((False, account.gaussian), (True, account.pure)) if there]
-        return self._first() + Losses.one_of(*ways)
-
-    def spent(self, pure: bool) -> Losses:
-        """What the course costs that takes one of the ways."""
-        return self._first() + self._way(pure)
-
-    def _first(self) -> Losses:
-        """The choice that decides on the way: where items are named, two draws."""
-        account = self.account
-        return Losses.of(*(Draw(each.epsilon) for each in account.first_choices))
-
-    def _way(self, pure: bool) -> Losses:
-        """All that one of the ways may cost after that choice, with choices of its own: as in `Account.delta`."""
-        account, named = self.account, self.account.names_choice is not None
-        choices = [account.totals_choice, account.cap_choice if named else None]
-        choices += [account.counts_choice if named and not pure else None]
-        choices += [*account.ranges_choices, account.users_choice]
-        draws = [Draw(choice.epsilon) for choice in choices if choice is not None]
-        if not pure:
-            mu = math.sqrt(account.names_mu**2 + account.counts_mu**2 + account.totals_mu**2) * (1 + 1e-12)
-            by_law = {} if self.laws is None else {"rho": self.laws.rho, "order": self.laws.order}
-            return Losses.of(*draws, mu=mu, hiding=account.hiding, **by_law)
-        parts, steps = (0.0 if named else account.pure_counts, account.pure_totals), self.relation.users * LEAST_STEPS
-        laplace = [Laplace.in_more_steps(part, steps) for part in parts if part > 0]
-        return Losses.of(*draws, *laplace) + (self._one_step().plan.losses() if named else Losses())
+        at_once = self._one_step().plan.losses() if account.pure and account.names_choice is not None else Losses()
+        return Courses(account, self.relation, self.laws, at_once)
 
     @property
     def chooses(self) -> bool:
@@ -345,8 +340,9 @@ class Stages:
         for kind in kinds:
             mean = self._mean_noise(account.counts_mu if kind == "gaussian" else 0.0, account.pure_counts)
             unit = Fraction(round(mean * 1024), 1024)
-            for bound in (self.bound,) if self.bound is not None else tuning.BOUNDS_OF_ESTIMATES:
-                found += [ClipCandidate(bound, cap, kind, self._cost(bound, cap, kind, unit)) for cap in self._caps()]
+            for cap in self._caps():
+                bounds = (self.bound,) if self.bound is not None else norms_of_list(self.items, cap, kind)
+                found += [ClipCandidate(bound, cap, kind, self._cost(bound, cap, kind, unit)) for bound in bounds]
         return tuple(found)
 
     def _cost(self, bound: int, cap: int, kind: str, unit: Fraction) -> Fraction:

@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate.choice import KeysCandidate
@@ -94,14 +93,14 @@ def sharp(monkeypatch) -> Draws:
         lambda losses, sizes, epsilon, one_sided, tau: gem_exponents(losses, sizes, epsilon, one_sided, 0),
     )
     draws = Draws(monkeypatch)
-    drawn = module.select
+    drawn = ClipChoice.cap_place
 
-    def one_cap(exponents: list[Fraction], lanes: Lanes) -> int:
+    def one_cap(self: ClipChoice, table: list[int], lanes: Lanes) -> int:
         """Whatever is drawn for the cap, the draws after it are compared under the same one."""
-        place = drawn(exponents, lanes)
-        return 2 if len(exponents) == len(tuning.CAPS) else place
+        place = drawn(self, table, lanes)
+        return place if self.cap_budget is None else 2
 
-    monkeypatch.setattr(module, "select", one_cap)
+    monkeypatch.setattr(ClipChoice, "cap_place", one_cap)
     return draws
 
 
@@ -119,7 +118,8 @@ def test_few_items_bound_what_a_user_is_worth(items, relation, sharp, monkeypatc
 
     def worst_of_few() -> float:
         choice = estimates(BUDGET, domain=DOMAIN[:items], of="events", noise="gaussian", relation=relation)
-        few, found = choice.stages.clip_choice, {}
+        whole, found = choice.stages.clip_choice, {}
+        few = ClipChoice(*(getattr(whole, field.name) for field in dataclasses.fields(ClipChoice)))
         users = {name: {item: count for item, count in user.items() if item < items} for name, user in USERS.items()}
         crowd = [{item: 1 + item % 3 for item in range(min(items, 1 + u % 9))} for u in range(40)]
         for name, user in users.items():

@@ -24,6 +24,7 @@ from headcount.mechanisms.aggregate.ranges import RangeChoice
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.shards import MOST_COUNT, Shard
 from headcount.mechanisms.batches.threads import Parts
+from headcount.mechanisms.bound_choice.alone_choice import AloneChoice
 from headcount.mechanisms.bound_choice.clip_choice import ClipChoice
 from headcount.mechanisms.calibration.noise import curve_chance
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
@@ -198,7 +199,9 @@ def compared(one: Seen, other: Seen) -> Spent:
         elif any(moved) and mine.noise is None:
             spent.apart.append(f"no noise of {kind}")
         elif mine.noise is not None and mine.noise.kind == "discrete_gaussian":
-            spent.gaussian[kind] += sum(step**2 for step in moved) / float(mine.noise.scale) ** 2
+            own, shared = float(mine.noise.scale) ** 2, 0.0 if plan.shared is None else float(plan.shared.scale) ** 2
+            of_shared = shared * sum(moved) ** 2 / (own + shared * len(mine.sums))  # by the inverse of their covariance
+            spent.gaussian[kind] += (sum(step**2 for step in moved) - of_shared) / own
         elif mine.noise is not None:
             spent.laplace[kind] += sum(map(abs, moved)) / float(mine.noise.scale)
     spent.shown = -math.expm1(-max(rates))
@@ -248,8 +251,14 @@ def ranges(choice: Any, one: list[int], other: list[int], decided: Any) -> dict[
                 parts[f"totals up to {cap}"] = (made, choice.totals_budget)
             if decided.bound:
                 alike = choice.candidates if choice.cap_budget is None else choice.under(cap)
-                made = functools.partial(choice.counts_exponents, candidates=alike)
+                made = functools.partial(choice.counts_exponents, candidates=choice.ended(alike, one[-1]))
                 parts[f"counts up to {cap}"] = (made, choice.counts_budget)
+            if isinstance(choice, AloneChoice):
+                made = functools.partial(choice.alone_norm_exponents, place=place)
+                parts[f"norm alone up to {cap}"] = (made, choice.norm_budget)
+                for norm in choice.alone[place]:
+                    made = functools.partial(choice.alone_exponents, norm=norm)
+                    parts[f"alone up to {cap} at {norm.bound}"] = (made, choice.alone_budget)
         if isinstance(choice, KeysChoice) and choice.users_budget is not None:
             parts["users"] = (choice.users_exponents, choice.users_budget)
     elif isinstance(choice, RangeChoice):
@@ -276,6 +285,8 @@ def fits(spent: Spent, mechanism: Any) -> bool:
     # Counts, or sums, and totals share one precision, by what was released before.
     both = sum(spent.gaussian[kind] for kind in ("Counts", "Sums", "Totals"))
     pures = dict.fromkeys(("NamedItems", "Counts", "Sums"), account.pure_counts) | {"Totals": account.pure_totals}
+    if account.pure_alone and "Totals" not in spent.laplace:
+        pures["Counts"] = account.pure_alone
     hiding = account.pure_hiding if spent.laplace else account.hiding
     return (
         not spent.apart
