@@ -20,9 +20,10 @@ from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.shards import Shard, one_shard
 from headcount.mechanisms.bound_choice.alone_choice import AloneChoice
 from headcount.mechanisms.bounding.steps import ClipNormStep
-from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.histogram.estimates import EstimatesMechanism
 from headcount.mechanisms.histogram.factory import estimates
+from headcount.mechanisms.histogram.stages import Stages
 from tests.privacy.histogram.courses import audited, fits
 
 KEYS = [f"k{number:02}" for number in range(40)]
@@ -109,7 +110,7 @@ def test_counts_that_stand_alone_cost_what_the_account_says(target, relation, ma
 
 
 def test_a_norm_that_is_not_kept_is_caught(make_release, monkeypatch):
-    """The noise is for R, and the users are scaled down to twice that."""
+    """Users who have twice R, which is refused before any noise; and noise that is for less than R."""
     keys = [f"k{number:03}" for number in range(400)]
     mechanism = estimates(Budget(4, 1e-4), domain=keys)
     few = [{keys[(3 * u + k) % 400]: 1 for k in range(3)} for u in range(2000)]
@@ -118,9 +119,14 @@ def test_a_norm_that_is_not_kept_is_caught(make_release, monkeypatch):
     real = ClipNormStep.apply
 
     def to_twice(self: ClipNormStep, shard: Shard, subkey: bytes) -> Shard:
-        return real(dataclasses.replace(self, bound=2 * self.bound), shard, subkey)
+        kept = real(self, shard, subkey)
+        return dataclasses.replace(kept, count=2 * kept.count)
 
-    monkeypatch.setattr(ClipNormStep, "apply", to_twice)
+    with monkeypatch.context() as context, pytest.raises(InputError):
+        context.setattr(ClipNormStep, "apply", to_twice)
+        audited(mechanism, *neighbours, make_release("twice"), monkeypatch)
+    account = mechanism.stages.account
+    monkeypatch.setattr(Stages, "split", lambda *_: (1.5 * math.hypot(account.counts_mu, account.totals_mu), 0.0))
     assert not fits(audited(mechanism, *neighbours, make_release("mutated"), monkeypatch), mechanism)
 
 
