@@ -30,7 +30,7 @@ from headcount.mechanisms.batches.user_shards import value_users_of
 from headcount.mechanisms.columns.value_ranges import AutoRange, value_columns
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.account import make_account
-from headcount.mechanisms.histogram.stages import Stages
+from headcount.mechanisms.histogram.courses import Courses
 from tests.privacy.aggregate.test_stages import AggregateCourse
 from tests.privacy.histogram.courses import BUDGET, DOMAIN, TARGETS, compared, crowd, fits
 from tests.privacy.independence import Words
@@ -147,7 +147,7 @@ def test_losses_have_a_draw_for_every_range(budget, domain):
 
 
 def test_a_draw_that_losses_forget_is_caught(monkeypatch):
-    monkeypatch.setattr(Stages, "_way", lambda self, pure: Stages._first(self))
+    monkeypatch.setattr(Courses, "_way", lambda self, pure: Courses._first(self))
     with pytest.raises(AssertionError):
         test_losses_have_a_draw_for_every_range(Zcdp(0.1, 1e-8), None)
 
