@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
-from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions, TypeOptions
 from apache_beam.runners.runner import PipelineState
 
 from headcount.mechanisms.accounting.guarantee import Guarantee
@@ -86,6 +86,7 @@ def _reported(
 def pipeline_options(flags: Sequence[str]) -> tuple[PipelineOptions, str | None]:
     """Beam's options, and the runner if another was asked for than the one in this process, which is pinned."""
     given = _Options(list(flags))
+    _check_types(given)
     FileSystems.set_options(given)  # inputs and output are looked at before there is a pipeline
     standard = given.view_as(StandardOptions)
     if is_pinned(standard.runner):
@@ -110,6 +111,15 @@ class _Options(PipelineOptions):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_views": {}}  # a copy has options of its own, and so has views of its own
+
+
+def _check_types(options: PipelineOptions) -> None:
+    """Refuse Beam's checks of elements in a running job, which none of our steps needs."""
+    for name in ("runtime_type_check", "performance_runtime_type_check"):
+        if getattr(options.view_as(TypeOptions), name):
+            raise ParameterError(
+                f"--{name} prints the element whose type is wrong, which may name a user: leave it out, the result is the same"
+            )
 
 
 def _check_runner(runner: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import apache_beam as beam
@@ -111,10 +111,39 @@ def release(tmp_path_factory):
     return {"release": t.Release(t.KeyFile(str(directory / "key")), events.RELEASE_ID)}
 
 
+@pytest.fixture
+def check(release, collect, golden):
+    """check(names, *options): each of these transforms, all in one pipeline, releases what it did."""
+
+    def run(names: Iterable[str], *options: str) -> None:
+        batches = events.events().to_batches(max_chunksize=5000)
+
+        def build(pipeline: beam.Pipeline) -> beam.PCollection:
+            source = pipeline | beam.Create(batches, reshuffle=False)
+            every = []
+            for name in names:
+                made = TRANSFORMS[name](release | {"shards": 64 if name in BY_SHARD else 4})
+                every.append(source | name >> made | f"Rows of {name}" >> beam.Map(lambda row, name=name: (name, row)))
+            return every | beam.Flatten()
+
+        found = collect(build, *options)
+        for name in names:
+            rows = [row for at, row in found if at == name]
+            assert rows, "nothing was released: the digest would hold for much else"
+            golden(f"transform: {name}", rows=sorted(repr(_text(row)) for row in rows))
+
+    return run
+
+
 @pytest.mark.parametrize("name", TRANSFORMS)
-def test_a_transform_releases_what_it_did(name, release, collect, golden):
-    given = release | {"shards": 64 if name in BY_SHARD else 4}
-    batches = events.events().to_batches(max_chunksize=5000)
-    found = collect(lambda pipeline: pipeline | beam.Create(batches, reshuffle=False) | name >> TRANSFORMS[name](given))
-    assert found, "nothing was released: the digest would hold for much else"
-    golden(f"transform: {name}", rows=sorted(repr(_text(element)) for element in found))
+def test_a_transform_releases_what_it_did(name, check):
+    check([name])
+
+
+@pytest.mark.parametrize("option", ["--runtime_type_check", "--performance_runtime_type_check"])
+@pytest.mark.parametrize(
+    "names", [["Histogram", "Total", "Activity"], pytest.param(TRANSFORMS, marks=pytest.mark.slow("jobs"))]
+)
+def test_the_same_where_beam_checks_the_types_of_elements(names, option, check):
+    """The types that steps state are true: of what each takes, and of what it gives to each of its outputs."""
+    check(names, option)

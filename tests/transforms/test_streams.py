@@ -69,8 +69,15 @@ def test_rows_of_a_window_are_those_of_a_job_of_its_own_for_all_others(collect, 
     check(collect, windowed_release, [name for name in CLOSING if name not in WAYS])
 
 
-def check(collect, release: Release, names: list[str]) -> None:
-    found = windowed(collect, release, names, is_bounded=False)
+@pytest.mark.slow("jobs")
+@pytest.mark.parametrize("is_bounded", [True, False])
+@pytest.mark.parametrize("option", ["--runtime_type_check", "--performance_runtime_type_check"])
+def test_the_same_where_beam_checks_the_types_of_elements(option, is_bounded, collect, windowed_release, soon_planned):
+    check(lambda build: collect(build, option), windowed_release, WAYS, is_bounded)
+
+
+def check(collect, release: Release, names: list[str], is_bounded: bool = False) -> None:
+    found = windowed(collect, release, names, is_bounded)
     assert [name for name in names if found[name] != expected(release, name)] == []
 
 

@@ -109,7 +109,9 @@ def windowed(collect, release: Release, names: list[str], is_bounded: bool = Tru
     bench = Bench(None, release)
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
-        source = pipeline | beam.Create(stamped(), reshuffle=False) | beam.WindowInto(FixedWindows(SIZE))
+        # Of any type: Beam's own is that of stamped batches, which come without their stamps.
+        batches = beam.Create(stamped(), reshuffle=False).with_output_types(Any)
+        source = pipeline | batches | beam.WindowInto(FixedWindows(SIZE))
         source.is_bounded = is_bounded
         found = {}
         for name in names:

@@ -20,6 +20,7 @@ from headcount.mechanisms.counting.evidence import Evidence, Origin
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.ahead import Ahead
 from headcount.transforms.core.barrier import barrier, sorted_by_item, with_beside
+from headcount.transforms.core.coders import typed
 from headcount.transforms.core.noise import NamedBatches, names_in, sum_by_item
 from headcount.transforms.core.release import full_label
 from headcount.transforms.core.user_shards import item_shards
@@ -102,6 +103,7 @@ class _Noise(beam.PTransform):
         drawing = beam.ParDo(
             _AddNoise(key), plan, beam.pvalue.AsList(merged.digests), beam.pvalue.AsList(summed.origins)
         ).with_output_types(tuple[int, bytes])
+        typed(merged)
         noisy = with_beside(merged.sums, "AddNoise", drawing, self._shards)
         return sorted_by_item(barrier(noisy))
 

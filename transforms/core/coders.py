@@ -16,10 +16,21 @@ from headcount.mechanisms.batches.packing import from_ipc, to_ipc
 
 
 def typed(outputs: beam.pvalue.DoOutputsTuple, **types: Any) -> beam.pvalue.DoOutputsTuple:
-    """The outputs of a step, with the types of those that are not the main one. Beam takes them itself from 2.72 on only."""
+    """The outputs of a step, with the types of those that are not the main one. Beam takes them itself from 2.72 on only.
+
+    Where Beam checks the elements of a running job, it would hold each output against the type of the main one, and against
+    what the consumers of all of them take. So the step has no type from here on; its outputs keep theirs.
+    """
     for tag, element_type in types.items():
         outputs[tag].element_type = convert_to_beam_type(element_type)
+    step = outputs._transform
+    step.with_output_types(Any)
+    step._add_type_constraint_from_consumer = _held_to_nothing
     return outputs
+
+
+def _held_to_nothing(label: str, hints: Any) -> None:
+    pass
 
 
 class RecordBatchCoder(beam.coders.Coder):

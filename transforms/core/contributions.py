@@ -31,7 +31,14 @@ from headcount.transforms.keyed.elements import ROWS, key_parts, no_field, schem
 _ROWS = 1 << 16  # rows that are put together into one batch
 
 
-class ContributionBatch(pa.RecordBatch):
+class _ForBatches(type):
+    """The type of a hint for record batches: Beam's checks of elements take each of these for one."""
+
+    def __instancecheck__(cls, element: Any) -> bool:
+        return isinstance(element, pa.RecordBatch)
+
+
+class ContributionBatch(pa.RecordBatch, metaclass=_ForBatches):
     """The element type of a collection of checked batches: a type hint only, the objects are plain `pa.RecordBatch`es.
 
     It also tells what the names of items stand for: the key columns, and whether their types were known; and which values rows

@@ -130,6 +130,7 @@ class Noise(beam.PTransform):
             .with_outputs("digests", main="histogram"),
             self._shards,
         )
+        typed(merged)
         empty = empty_counts(arrow_type(self._item_type))
         drawing = beam.ParDo(
             _AddNoise(noise, output_files), plan, beam.pvalue.AsList(merged.digests), beam.pvalue.AsList(summed.origins)

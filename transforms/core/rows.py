@@ -25,7 +25,8 @@ class ToRows(beam.PTransform):
 
 def _rows(file: tuple[int, pa.RecordBatch], row: Any) -> Iterator[NamedTuple]:
     _, batch = file
-    return map(row, *(batch.column(name).to_pylist() for name in row._fields))
+    # Beam's --runtime_type_check uses up an iterator that is no generator, and hands on none of it.
+    yield from map(row, *(batch.column(name).to_pylist() for name in row._fields))
 
 
 class KeepGood(beam.PTransform):

@@ -21,13 +21,13 @@ from apache_beam.transforms.window import (
     Sessions,
     SlidingWindows,
     TimestampCombiner,
-    TimestampedValue,
 )
 from apache_beam.utils.windowed_value import WindowedValue
 
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.randomness.windows import Windows
+from headcount.transforms.core.coders import typed
 
 _MOST_HELD = 64  # windows whose keys a step remembers: a stream has no end of them
 _MICROS = 10**6
@@ -185,8 +185,9 @@ class Ticks(beam.PTransform):
 TICK = -1  # the shard of nobody, which tells that there is a window
 
 
-def _ticks(windows: Windows) -> Iterator[TimestampedValue]:
-    return (TimestampedValue((TICK, b""), start) for start in windows.starts())
+def _ticks(windows: Windows) -> Iterator[WindowedValue]:
+    # Not Beam's TimestampedValue, which --runtime_type_check takes for the value itself.
+    return (WindowedValue((TICK, b""), start, [GlobalWindow()]) for start in windows.starts())
 
 
 class ApartFromClock(beam.PTransform):
@@ -200,8 +201,7 @@ class ApartFromClock(beam.PTransform):
         made = grouped | "Apart" >> beam.ParDo(_Apart(self._windows)).with_output_types(
             grouped.element_type
         ).with_outputs(_Apart.CLOCK, main="users")
-        made[_Apart.CLOCK].element_type = beam.typehints.Tuple[int, bytes]
-        return made.users
+        return typed(made, **{_Apart.CLOCK: tuple[int, bytes]}).users
 
 
 class _Apart(beam.DoFn):

@@ -61,7 +61,8 @@ def _rows(file: tuple[int, pa.RecordBatch], row: Any, keys: Keys) -> Iterator[Na
     _, batch = file
     at = row._fields.index(ITEM)
     names = [*row._fields[:at], *keys.schema.names, *row._fields[at + 1 :]]
-    return map(keyed_row(row, keys), *(field_values(batch.column(name)) for name in names))
+    # A generator, as in `core.rows`.
+    yield from map(keyed_row(row, keys), *(field_values(batch.column(name)) for name in names))
 
 
 def field_values(column: pa.Array) -> list[Any]:

@@ -201,5 +201,6 @@ def _names(public: NamedBatches | Domain, item_type: type) -> Names:
     return sorted_distinct(names_in(public, arrow_type(item_type)))[0]
 
 
-def _files(batch: pa.RecordBatch, files: int, by: bool) -> Iterable[tuple[int, pa.RecordBatch]]:
-    return enumerate(cut(batch, files)) if by else in_first(batch, files)
+def _files(batch: pa.RecordBatch, files: int, by: bool) -> Iterator[tuple[int, pa.RecordBatch]]:
+    # A generator, as in `core.rows`.
+    yield from enumerate(cut(batch, files)) if by else in_first(batch, files)

@@ -31,6 +31,7 @@ from headcount.mechanisms.sampled.histogram import (
 from headcount.mechanisms.sampled.quantiles import Hierarchy
 from headcount.transforms.bounding import Bounded
 from headcount.transforms.core.barrier import beyond_barrier, sorted_by_item
+from headcount.transforms.core.coders import typed
 from headcount.transforms.core.contributions import ContributionBatch
 from headcount.transforms.core.noise import Noise, Summing, sum_by_item
 from headcount.transforms.core.release import full_label, in_expansion_service, producer_label
@@ -90,6 +91,7 @@ class Sampled(beam.PTransform):
             .with_output_types(bytes)  # a digest has 128 bits: more than Beam's coder of integers takes
             .with_outputs("digests", main="histogram")
         )
+        typed(merged)
         sampled = merged.histogram | "Sample" >> beam.ParDo(
             _Sample(self._key, self._output_files),
             drawn,

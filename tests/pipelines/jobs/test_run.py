@@ -325,6 +325,9 @@ def test_what_is_refused_before_anything_is_read(run, events, tmp_path):
     refused(run("histogram", "--epsilon", "1", "--delta", "1"), "--delta must be", "1")
     refused(run(*words, "--epsilon", "5"), "--epsilon is given twice")
     refused(run(*words, "--output", tmp_path / "out", "--runner", "Foo"), "unknown runner 'Foo'")
+    for name in ("runtime_type_check", "performance_runtime_type_check"):
+        given = run(*words, "--output", tmp_path / "out", f"--{name}")
+        refused(given, f"--{name} prints the element", "may name a user: leave it out")
     refused(run(*words, "--output", tmp_path / "out", "--input", "no*.parquet"), "no*.parquet")
     refused(run(*words, "--output", tmp_path / "out", "--key-file", "nowhere"), "nowhere")
     refused(run(*words, "--output", tmp_path / "out", "--runner", "FlinkRunner"), "--key-env", "--key-file")
