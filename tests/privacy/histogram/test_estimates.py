@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard, one_shard
@@ -153,7 +154,7 @@ def test_a_user_of_no_named_item_changes_nothing_behind_the_names(make_release, 
         )
         later = [spent.gaussian[kind] + spent.laplace[kind] for kind in ("Counts", "Totals")]
         assert later == [0, 0] and not spent.apart
-        assert {size for part, size in spent.choices.items() if part.startswith("kept")} == {0.0}
+        assert {size for part, size in spent.choices.items() if part.startswith(("kept", "alone or kept"))} == {0.0}
 
 
 # Mutations.
@@ -247,6 +248,7 @@ def test_counts_only_for_items_with_a_positive_sum_are_caught(make_release, monk
 def test_totals_of_items_apart_that_count_several_times_after_the_norm_are_caught(noise, make_release, monkeypatch):
     """Counted several times before it, a user who has everything uses up the totals' part and no more; after it, what no norm
     was for is refused where sums meet."""
+    monkeypatch.setattr(tuning, "ALONE_KEYS", 0)  # counts that stand alone have no totals
     popular, others = [f"popular{n}" for n in range(3)], [f"other{n}" for n in range(60)]
     everything, many = dict.fromkeys(popular + others, 1), [dict.fromkeys(popular, 1)] * 400
     mechanism, seen = estimates(BUDGET, domain=sorted(everything), of="users", noise=noise), []
@@ -259,7 +261,7 @@ def test_totals_of_items_apart_that_count_several_times_after_the_norm_are_caugh
         return spent.laplace["Totals"] / account.pure_totals
 
     real_rows, real_bounded = module.group_rows, module.bounded_users
-    release = make_release(f"{noise}-totals")
+    release = make_release(f"{noise}-of-totals")
     # Without a split by what was chosen, the totals have the part that the account says.
     monkeypatch.setattr(Stages, "split", lambda self, kept, norm: (self.account.counts_mu, self.account.totals_mu))
     assert fits(spent := audited(mechanism, *neighbours, release, monkeypatch), mechanism)
@@ -280,7 +282,7 @@ def test_totals_of_items_apart_that_count_several_times_after_the_norm_are_caugh
     monkeypatch.setattr(module, "group_rows", once)
     monkeypatch.setattr(module, "bounded_users", times)
     assert not fits(audited(mechanism, *neighbours, release, monkeypatch), mechanism)
-    assert seen[-1].apart == 3
+    assert seen[-1].apart > 0 and seen[-1].times > 1
 
 
 # Lanes.
