@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
-from collections import Counter, defaultdict
 from typing import Any
 
 import numpy as np
@@ -62,7 +60,7 @@ class Words:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._read: dict[bytes, list[np.ndarray]] = {}
-        self._names: defaultdict[bytes, Counter[Any]] = defaultdict(Counter)
+        self._names: dict[bytes, list[pa.Table]] = {}
         init, encrypt, digests = Lanes.__init__, Lanes._encrypt, lane_ids._digests
 
         def keyed(lanes: Lanes, block_key: bytes, ids: npt.NDArray[np.uint64]) -> None:
@@ -75,7 +73,7 @@ class Words:
 
         def named(lane_key: bytes, purpose: bytes, head: Any, pieces: list[Any]) -> npt.NDArray[np.uint64]:
             numbered = sys._getframe(2).f_globals["__name__"] in _NUMBERED  # who asked for lanes
-            self._names[lane_key].update(_names(purpose, head, pieces[0], numbered))
+            self._names.setdefault(lane_key, []).append(_names(purpose, head, pieces[0], numbered))
             return digests(lane_key, purpose, head, pieces)
 
         monkeypatch.setattr(Lanes, "__init__", keyed)
@@ -95,21 +93,37 @@ class Words:
     @property
     def twice(self) -> int:
         """How many words were read that had been read before."""
-        whole = [np.concatenate(parts) for parts in self._read.values()]
-        return sum(len(blocks) - len(np.unique(blocks, axis=0)) for blocks in whole)
+        return sum(_repeated([_mixed(*part.T) for part in parts]) for parts in self._read.values())
 
     @property
     def shared(self) -> int:
         """How many lanes were asked for under a subkey that had drawn for the same item, user or decision before."""
-        return sum(times - 1 for names in self._names.values() for times in names.values())
+        whole = map(pa.concat_tables, self._names.values())
+        return sum(names.num_rows - _different(names).num_rows for names in whole)
 
 
-def _names(purpose: bytes, head: Any, first: tuple[npt.NDArray[np.int64], pa.Buffer], numbered: bool) -> list[Any]:
+def _names(purpose: bytes, head: Any, first: tuple[npt.NDArray[np.int64], pa.Buffer], numbered: bool) -> pa.Table:
     """What lanes are of, without their data. A user may have several in one call, of other rows each."""
-    offsets, content = first[0].tolist(), pa.py_buffer(first[1]).to_pybytes()
-    texts = [content[start:end] for start, end in itertools.pairwise(offsets)]
-    if purpose == b"headcount.draws":
-        return [(draw, table if numbered else b"") for draw, table in zip(head["draw"].tolist(), texts, strict=True)]
-    users = purpose == b"headcount.users"
-    names = [("name", *each) for each in zip(head["user" if users else "item"].tolist(), texts, strict=True)]
-    return list(set(names)) if users else names
+    offsets, content = np.asarray(first[0], np.int64), pa.py_buffer(first[1])
+    decides, users = purpose == b"headcount.draws", purpose == b"headcount.users"
+    texts = pa.Array.from_buffers(pa.large_binary(), len(head), [None, pa.py_buffer(offsets.tobytes()), content])
+    if decides and not numbered:
+        texts = pa.nulls(len(head), pa.large_binary())
+    names = pa.table({"of": head["draw" if decides else "user" if users else "item"].astype(np.int64), "text": texts})
+    return _different(names) if users else names
+
+
+def _different(names: pa.Table) -> pa.Table:
+    return names.group_by(["of", "text"]).aggregate([])
+
+
+def _mixed(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """One number for each pair: pairs that are equal never have two, and others have one by a chance of 2^-64."""
+    mixed = one * np.uint64(0x9E3779B97F4A7C15)
+    return (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93) + other
+
+
+def _repeated(parts: list[np.ndarray]) -> int:
+    """How many numbers stand in the parts that stood there before."""
+    whole = np.sort(np.concatenate(parts))
+    return int(np.count_nonzero(whole[1:] == whole[:-1]))
