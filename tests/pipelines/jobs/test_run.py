@@ -330,7 +330,8 @@ def test_what_is_refused_before_anything_is_read(run, events, tmp_path):
         refused(given, f"--{name} prints the element", "may name a user: leave it out")
     refused(run(*words, "--output", tmp_path / "out", "--input", "no*.parquet"), "no*.parquet")
     refused(run(*words, "--output", tmp_path / "out", "--key-file", "nowhere"), "nowhere")
-    refused(run(*words, "--output", tmp_path / "out", "--runner", "FlinkRunner"), "--key-env", "--key-file")
+    remote = ["--runner", "FlinkRunner", "--behind-firewall"]  # its server would be refused first
+    refused(run(*words, "--output", tmp_path / "out", *remote), "--key-env", "--key-file")
     refused(run(*words, "--output", os.path.join(events, "out")), "--output")
     refused(run(*words, "--output", os.path.dirname(events)), "other files")
     refused(run("histogrm"), "unknown command 'histogrm'; did you mean histogram?")
