@@ -20,7 +20,7 @@ from headcount.mechanisms.accounting.pld_sums import losses_delta
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate.metrics import Metric, parse_metric
 from headcount.mechanisms.aggregate.release import AggregateMechanism, aggregate
-from headcount.mechanisms.bound_choice.clip_choice import ClipChoice
+from headcount.mechanisms.bound_choice.clip_choice import ClipBound, ClipChoice
 from headcount.mechanisms.histogram import account as module
 from headcount.mechanisms.histogram.account import Account
 from headcount.mechanisms.histogram.courses import Courses
@@ -254,6 +254,17 @@ def test_draws_whether_counts_stand_alone_cost_the_budget_and_are_caught_where_t
             lambda *given, real=real, at=number: real(*given[:at], given[at][:1] + given[at][3:], *given[at + 1 :]),
         )
     assert of_delta() > 1.15
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+@pytest.mark.parametrize("relation", list(Relation))
+def test_counts_that_stand_alone_have_spent_what_they_drew_and_no_more_than_was_planned(relation, noise):
+    """By the draws that came before, and by the noise of the counts itself."""
+    stages = made("domain", BUDGET, relation).stages
+    plan = stages.plan(None, ClipBound(1, 1, noise, 0, len(DOMAIN), cap=1))
+    drew = Losses.of(*draws_of(*stages.account.alone_choices)) + plan.counts.losses()
+    assert plan.totals is None and len(stages.account.alone_choices) == 3
+    assert drew.rho_of_all() <= plan.guarantee.spent.rho <= stages.guarantee().zcdp.rho
 
 
 ONCE = [{f"rare{u % 300}": 1} for u in range(900)]  # who have one item each of many: one step names and counts
