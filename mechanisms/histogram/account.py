@@ -78,10 +78,28 @@ class Account:
     pure_alone: float = 0.0  # of counts that stand alone with Laplace noise
 
     def __post_init__(self) -> None:
-        for name in ("names_mu", "counts_mu", "totals_mu", "hiding", "pure_counts", "pure_totals", "pure_hiding"):
+        parts = (
+            "names_mu",
+            "counts_mu",
+            "totals_mu",
+            "hiding",
+            "pure_counts",
+            "pure_totals",
+            "pure_hiding",
+            "pure_alone",
+        )
+        for name in parts:
             check_at_least_0(name, getattr(self, name))
         if (self.names_limit is None) != (self.names_choice is None):
             raise ParameterError("names_limit and names_choice are two draws of one choice: give both, or none")
+        alone = self.alone_norm_choice, self.alone_choice
+        if any(alone) or self.pure_alone:
+            others = self.counts_choice is None or self.names_choice is not None or self.zcdp is not None
+            if others or None in alone:
+                raise ParameterError(
+                    "counts of a public list alone stand alone, where their bounds are chosen: give alone_norm_choice and "
+                    "alone_choice beside counts_choice, and neither names nor zcdp"
+                )
         if not (self.gaussian or self.pure):
             raise ParameterError("counts_mu and pure_counts are both 0, so that there is nothing to count with")
         if self.zcdp is not None:

@@ -166,6 +166,16 @@ def test_an_account_that_cannot_be_made_is_refused():
         make_account(1, named=True, chosen=True, calibrated=True)  # type: ignore[arg-type]
 
 
+def test_draws_of_counts_that_stand_alone_are_refused_where_they_would_not_be_paid_for():
+    alone = make_account(Budget(1, 1e-8), named=False, chosen=True, calibrated=True, alone=True)
+    draws = {"alone_norm_choice": alone.alone_norm_choice, "alone_choice": alone.alone_choice}
+    assert None not in draws.values() and alone.pure_alone > 0
+    named = make_account(Budget(1, 1e-8), named=True, chosen=True, calibrated=True)
+    for made, changed in ((alone, {"counts_choice": None}), (alone, {"alone_choice": None}), (named, draws)):
+        with pytest.raises(ParameterError, match="stand alone"):
+            dataclasses.replace(made, **changed)
+
+
 @pytest.mark.parametrize("zcdp", [Zcdp(0.1, 1e-8), Zcdp(1e-4, 1e-6), Zcdp(1e5, 1e-4)])
 def test_an_account_of_zcdp_adds_up_to_it(zcdp):
     """Draws of range c are c^2/8, and Gaussian parts mu^2/2: all of rho, and no more. A part that is larger is refused."""
