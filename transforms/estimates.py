@@ -272,7 +272,7 @@ class _Estimate(beam.DoFn):
     def process(
         self, grouped: Grouped, plan: StagePlan, totals: NamedBatches
     ) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
-        summed = sorted_counts(to_ipc(batch) for _, batch in totals)
+        summed = None if plan.totals is None else sorted_counts(to_ipc(batch) for _, batch in totals)
         rows, decision = estimate(grouped, summed, plan, self._least, self._partly)
         yield beam.pvalue.TaggedOutput("decision", decision)
         yield from by_file(rows, self._files)

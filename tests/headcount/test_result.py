@@ -23,10 +23,10 @@ GIVEN = {"user": "user", "item": "<item>", "epsilon": 1, "delta": 1e-6}
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory):
-    """Of a fixed key: in another release the totals may not tell what was left out."""
+    """Of a fixed key, as in another release the totals may not tell what was left out; and of a bound that leaves out much."""
     key = tmp_path_factory.mktemp("result") / "key"
     write_fixed_key(key)
-    return headcount.histogram(EVENTS, **GIVEN, label="a <test>", period="2030", key_file=key, release_id="r1")
+    return headcount.histogram(EVENTS, **GIVEN, bound=1, label="a <test>", period="2030", key_file=key, release_id="r1")
 
 
 def test_a_result_is_a_table_a_frame_and_a_report(result):

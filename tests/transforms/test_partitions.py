@@ -20,7 +20,7 @@ from headcount.transforms.partitions import NamedItems, PackShards, SelectPartit
 
 BUDGET = Budget(1, 1e-5)
 # Budgets at which the choice falls on several rounds, and on one.
-AUTO = {"Many": (Budget(24, 1e-4), Relation.ADD_REMOVE), "One": (Budget(1.5, 1e-3), Relation.REPLACE)}
+AUTO = {"Many": (Budget(24, 1e-4), Relation.ADD_REMOVE), "One": (Budget(1.2, 1e-3), Relation.REPLACE)}
 
 
 def _rows(n: int = 8_000) -> list[tuple[str, str]]:

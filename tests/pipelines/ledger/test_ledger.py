@@ -86,7 +86,7 @@ def test_another_kind_of_promise_is_refused(ledger, guarantee, words):
 def test_a_limit_of_each_month(url, ledger, run, monkeypatch):
     monkeypatch.setattr(book, "now", lambda: "2026-01-01T00:00:00.000000+00:00")
     ledger.create(make_dataset("monthly", "user", "add-remove", 1.0, 0.0, "month"))
-    for at in ("2026-01-31T23:59:59", "2026-02-01T00:00:00", "2026-12-05T08:00:00"):
+    for at in ("2026-01-31T23:59:59", "2026-02-01T00:00:00", "2026-05-05T08:00:00"):
         monkeypatch.setattr(book, "now", lambda at=at: f"{at}.000000+00:00")
         entry = ledger.reserve(request(at.replace(":", "-"), dataset="monthly"))
         assert entry.span == at[:7]

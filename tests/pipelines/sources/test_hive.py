@@ -42,7 +42,13 @@ def test_folders_are_columns_of_texts(tmp_path, name):
     assert types_of(pattern, item=["day", "day:year"]).keys(columns).schema.types == [pa.string(), pa.int64()]
 
 
-@pytest.mark.parametrize("name", CONTENT)
+def test_the_folder_says_it_where_rows_of_json_do_too(tmp_path):
+    """What one row has beside is its own: it decides nothing for the others, and so no file is refused by it."""
+    path = put(folder(tmp_path, "item=y"), "e.jsonl.gz", CONTENT["e.jsonl.gz"])
+    assert {row["item"] for row in rows(path, item="item")} == {"y"}
+
+
+@pytest.mark.parametrize("name", sorted(CONTENT.keys() - {"e.jsonl.gz"}))
 def test_a_column_that_is_in_file_and_folder_is_refused(tmp_path, name):
     path = put(folder(tmp_path, "item=y"), name, CONTENT[name])
     assert refusal(path).startswith(f"{path}: column 'item' is in the file and in the name of a folder (item=...)")

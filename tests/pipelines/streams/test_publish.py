@@ -62,6 +62,7 @@ class Started:
             "protect": "user",
             "label": None,
             "windows": None,
+            "clock_checked": False,
         }
         args = argparse.Namespace(**given)
         return Publisher(args, "histogram", self.release, PLAN, self.places, self.told.append)
