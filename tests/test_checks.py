@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).resolve().parents[1]
-RUN = runpy.run_path(str(TOP / ".ci" / "run"))
+RUN = runpy.run_path(str(TOP / ".ci" / "checks.py"))
 # A server that its command leaves alone, as a cluster's are, and that works for a second of the processor.
 MAKEFILE = """\
 good:
@@ -111,7 +111,8 @@ def test_every_room_that_decides_is_there():
 def test_what_the_checks_took_is_told_even_if_they_fail(tmp_path, git):
     (tmp_path / "Makefile").write_text(MAKEFILE.format(python=sys.executable))
     commit(git)
-    done = subprocess.run([tmp_path / ".ci" / "run", "good", "bad", "never"], capture_output=True, text=True)
+    words = ["bash", tmp_path / ".ci" / "run", "good", "bad", "never"]  # by its name, or given to a shell
+    done = subprocess.run(words, capture_output=True, text=True)
     told = done.stdout.partition("\nSeconds of this run (engines):\n")[2].splitlines()
     assert done.returncode == 1 and not (tmp_path / "never").exists(), done.stderr
     rows = {line.split()[0]: line.split()[1:] for line in told[1:3]}

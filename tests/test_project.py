@@ -24,7 +24,7 @@ CITATION = yaml.safe_load((TOP / "CITATION.cff").read_text())
 
 def ci_commands() -> list[str]:
     """What .ci/run makes, in its order, but for the environments."""
-    steps = runpy.run_path(str(TOP / ".ci" / "run"))["STEPS"]
+    steps = runpy.run_path(str(TOP / ".ci" / "checks.py"))["STEPS"]
     return [target for step in steps for target in step if not target.startswith(".")]
 
 
