@@ -17,7 +17,7 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy import special
 
 Scores = npt.NDArray[np.float64]
 
@@ -93,12 +93,12 @@ def found(without: Scores, with_one: Scores, claim: Claim, confidence: float) ->
 
 def at_least(seen: float, runs: float, level: float) -> float:
     """A lower bound of a probability, which fails with the level at most."""
-    return float(stats.beta.ppf(level, seen, runs - seen + 1)) if seen > 0 else 0.0
+    return float(special.betaincinv(seen, runs - seen + 1, level)) if seen > 0 else 0.0
 
 
 def at_most(seen: float, runs: float, level: float) -> float:
     """An upper bound of the same kind."""
-    return float(stats.beta.ppf(1 - level, seen + 1, runs - seen)) if seen < runs else 1.0
+    return float(special.betaincinv(seen + 1, runs - seen, 1 - level)) if seen < runs else 1.0
 
 
 def _chosen(without: Scores, with_one: Scores, claim: Claim, grown: float) -> Event:

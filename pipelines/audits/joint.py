@@ -46,22 +46,23 @@ class Joint:
 
     def refutes(self, ratio: float, beside: float) -> bool:
         """Whether p <= ratio q + beside is refuted."""
-        likely, most = self._likely(self._ends, ratio, beside), self.level * (1 - _INTERVAL)
+        likely, most = self._likely(self._ends, self._chances, ratio, beside), self.level * (1 - _INTERVAL)
         cells = zip(self._ends, self._ends[1:], likely <= most, strict=False)
-        return all(
-            done or bool((self._likely(np.linspace(low, high, _FINER + 1), ratio, beside) <= most).all())
-            for low, high, done in cells
-        )
+        return all(done or self._refutes_finer(low, high, ratio, beside, most) for low, high, done in cells)
 
-    def _likely(self, ends: Numbers, ratio: float, beside: float) -> Numbers:
-        """For each cell between two of the ends, how likely what was seen, or beyond it, is at most."""
+    def _refutes_finer(self, low: float, high: float, ratio: float, beside: float, most: float) -> bool:
+        """Whether all parts of a cell refute it."""
+        ends = np.linspace(low, high, _FINER + 1)
+        return bool((self._likely(ends, self._chances_of(ends), ratio, beside) <= most).all())
+
+    def _likely(self, ends: Numbers, chances: Numbers, ratio: float, beside: float) -> Numbers:
+        """For each cell between two of the ends, how likely what was seen, or beyond it, is at most: by the chances of J."""
         values, runs = self._values, self.seen.runs
         p = np.clip(ratio * ends[1:, None] + beside, 0.0, 1.0)
         # How large K is at least, for each value of J; rounded so that rounding refutes less.
         least = np.ceil(self.seen.more + ratio * (values - self.seen.less) - 1e-6)
         within = np.clip(least, 1, runs)
         tail = np.where(least <= runs, special.betainc(within, runs - within + 1, p), 0.0)  # P(K >= least)
-        chances = stats.binom.pmf(values, runs, ends[:-1, None])
         return np.sum(chances * np.where(least <= 0, 1.0, tail), axis=1) + 2 * _RARE * self.level
 
     @functools.cached_property
@@ -69,6 +70,15 @@ class Joint:
         """The ends of the first cells of an interval of q."""
         part, seen = self.level * _INTERVAL / 2, self.seen
         return np.linspace(at_least(seen.less, seen.runs, part), at_most(seen.less, seen.runs, part), _CELLS + 1)
+
+    def _chances_of(self, ends: Numbers) -> Numbers:
+        """How likely each value of J is at the lower ends of cells."""
+        return stats.binom.pmf(self._values, self.seen.runs, ends[:-1, None])
+
+    @functools.cached_property
+    def _chances(self) -> Numbers:
+        """The same of the first cells, which every test begins with."""
+        return self._chances_of(self._ends)
 
     @functools.cached_property
     def _values(self) -> Numbers:

@@ -40,11 +40,11 @@ def worst(epsilon: float, delta: float) -> tuple[float, float]:
     ],
 )
 def test_a_tight_mechanism_is_found_and_never_exceeded(claim):
-    """30 audits of fixed seeds, at a confidence of 0.9999: the chance that one of them exceeds is below 0.003, and the seeds
+    """10 audits of fixed seeds, at a confidence of 0.9999: the chance that one of them exceeds is below 0.001, and the seeds
     are those for which none does."""
     more, less = worst(EPSILON, claim.delta)
     shown = []
-    for seed in range(30):
+    for seed in range(10):
         random = np.random.default_rng(seed)
         shown.append(found(coins(random, less, 2000), coins(random, more, 2000), claim, 0.9999).shown)
     assert max(shown) <= claim.most
@@ -62,7 +62,7 @@ def test_a_tight_mechanism_is_found_and_never_exceeded(claim):
 def test_guesses_find_the_scale_of_gaussian_noise_laplace_noise_and_draws(losses, delta, epsilon):
     """Outcomes of the very law: the means of two Gaussians or Laplace laws one apart, the odds of two candidates."""
     shown = []
-    for seed in range(30):
+    for seed in range(10):
         random = np.random.default_rng(seed)
         if losses.mu:
             without, with_one = (random.normal(size=5000) / losses.mu + mean for mean in (0, 1))
@@ -138,7 +138,7 @@ def test_guesses_of_two_probabilities_are_no_likelier_to_be_many_than_of_their_m
 def test_the_event_is_counted_on_other_outcomes_than_it_was_chosen_on():
     """Outcomes of one law for both: an event that is chosen and counted on the same ones would show something."""
     shown = []
-    for seed in range(30):
+    for seed in range(10):
         random = np.random.default_rng(seed)
         without, with_one = random.normal(size=400), random.normal(size=400)
         shown += [found(without, with_one, claim, 0.99).shown for claim in (PURE, OfLosses(Losses(mu=1.0), DELTA))]
