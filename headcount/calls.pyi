@@ -792,6 +792,7 @@ def histogram(
     method: str = "estimates",
     calibrate: str | None = None,
     bound: int | str = "auto",
+    max_items: int | None = None,
     levels: Columns | None = None,
     home: bool = False,
     bound_share: float | None = None,
@@ -848,6 +849,8 @@ def histogram(
             totals; for method estimates); one of "totals", "none".
         bound: how much of one user counts at most (up to 1000000000): with method one-stage and without domain, events;
             otherwise the norm that its counts are scaled down to; auto chooses it privately (default: auto).
+        max_items: items of one user that name items, at most (up to 10000), where items come from the data: a user of fewer
+            loses little by a large K (default: chosen privately, for 8.5 % of epsilon; for method estimates).
         levels: in place of `item`: columns from the widest to the finest, as ["country", "region", "city"], or one text
             with commas; counts at every level, with what is other under each (default: None).
         home: with levels: each user counts in one place alone, where it has the most rows, so that users add up (default:
@@ -960,11 +963,11 @@ def partitions(
         item: the column to count, or a list of several; "seen_at:day" is the day of a time, "seen_at:last7" the windows of
             7 days that it lies in (or last28), "age:0,18,65" a bin of a number.
         epsilon: how much one user can change the result at most.
-        strategy: how items are selected; auto takes law, and chooses its items per user and rounds privately; the others
-            are methods of the papers that auto never takes (default: auto); one of "auto", "laplace", "gaussian",
-            "truncated-geometric", "weighted-gaussian", "weighted-laplace", "sips", "law".
-        max_items: items of one user that count at most, for a strategy that is given (up to 1000000000; where items are
-            weighed, to 1048576) (default: None).
+        strategy: how items are selected; auto takes law, and chooses its items per user and rounds privately, unless
+            max_items gives them; the others are methods of the papers that auto never takes (default: auto); one of "auto",
+            "laplace", "gaussian", "truncated-geometric", "weighted-gaussian", "weighted-laplace", "sips", "law".
+        max_items: items of one user that count at most (up to 10000; up to 1048576 where another strategy weighs items,
+            else to 1000000000; default: chosen privately).
         rounds: rounds of sips and of law (default: 3).
         explode: a column of item that holds lists: a row counts for each element (default: None).
         time_zone: where COLUMN:day and the like begin (default: UTC).

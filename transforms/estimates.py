@@ -65,15 +65,14 @@ def estimated(
     if not isinstance(domain, Domain):
         partly = partly_of(domain)
         release = release if partly is None else partly.own_release(release)
-        choose_names = Choose(stages.names_choice, release, shards, ChosenStrategy, keep=partly is None)
-        if partly is None:
-            chosen = users | "ChooseNames" >> choose_names
-            gathered = parts = chosen.shards
+        if partly is None and stages.named_by is None:
+            chosen = users | "ChooseNames" >> Choose(stages.names_choice, release, shards, ChosenStrategy, keep=True)
+            gathered, parts, way = chosen.shards, chosen.shards, chosen.chosen
         else:
             gathered = users | "PackShards" >> PackShards()
-            parts = gathered | "PartsOfKeys" >> PartsOfKeys(partly)
-            chosen = parts | "ChooseNames" >> choose_names
-        names = chosen.chosen | "NamesPlan" >> beam.Map(stages.names_plan).with_output_types(NamesPlan)
+            parts = gathered if partly is None else gathered | "PartsOfKeys" >> PartsOfKeys(partly)
+            way = way_of_naming(parts, stages, release, shards)
+        names = way | "NamesPlan" >> beam.Map(stages.names_plan).with_output_types(NamesPlan)
         known_names = beside(names, "NamesBeside")
         named = parts | "NamedItems" >> NamedItems(
             known_names, release, shards, item_type, most_rounds=tuning.ROUNDS_OF_HISTOGRAM, with_sums=True
@@ -129,6 +128,13 @@ def estimated(
     made = with_beside(grouped, "Estimate", estimating.with_outputs("decision", main="rows"))
     typed(made, decision=Estimated)
     return CountsAndDecision(sorted_by_item(barrier(made.rows)), made.decision)
+
+
+def way_of_naming(parts: beam.PCollection, stages: Stages, release: Release, shards: int) -> beam.PCollection:
+    """The one way in which items are named: what is given, or is chosen from packed shards."""
+    if stages.named_by is not None:
+        return every(parts, "WayGiven", [stages.named_by], ChosenStrategy)
+    return (parts | "ChooseNames" >> Choose(stages.names_choice, release, shards, ChosenStrategy)).chosen
 
 
 class NoisyStage(beam.PTransform):

@@ -75,6 +75,8 @@ class Histogram(PrivateTransform):
             items as can be. Only for one stage without a domain.
         bound_method: how a bound is chosen (default: "auto"); see `ChooseBound`. Only for one stage.
         bound_share: the share of epsilon that the choice takes (default: a tenth, for "items" a twentieth). Only for one stage.
+        max_items: how many items of a user name items, at most, where items come from the data (default: None, chosen
+            privately). What the choice would take is then spent on names and counts. Only for estimates.
         levels: whether the key columns are levels, from the widest to the finest (default: False). Then rows are those of every
             node, with the fields `level` and `other`; key columns below the level of a row are None.
         home: with levels of users, whether each user counts in one leaf alone, where it has the most rows, so that users add up
@@ -109,6 +111,7 @@ class Histogram(PrivateTransform):
         objective: str | None = None,
         bound_method: str = "auto",
         bound_share: float | None = None,
+        max_items: int | None = None,
         levels: bool = False,
         home: bool = False,
         max_relative_error: float | None = None,
@@ -134,6 +137,7 @@ class Histogram(PrivateTransform):
             objective=objective,
             bound_method=bound_method,
             bound_share=bound_share,
+            max_items=max_items,
             levels=2 if levels else 0,  # as many as the keys of the collection have, once these are known
             home=home,
             relation=Relation.parse(relation),

@@ -21,7 +21,6 @@ from headcount.mechanisms.histogram.stages import NamesPlan, StagePlan
 from headcount.mechanisms.levels.home import at_home, home_subkey
 from headcount.mechanisms.levels.release import CellCounts, Levelled, LevelsMechanism
 from headcount.mechanisms.levels.tree import Tree, user_nodes
-from headcount.mechanisms.partitions.select import ChosenStrategy
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.ahead import Ahead
 from headcount.transforms.core.barrier import barrier, beside, sorted_by_item
@@ -32,7 +31,7 @@ from headcount.transforms.core.release import full_label
 from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.core.user_shards import UserShards, keeper_of
 from headcount.transforms.core.windows import every, release_in
-from headcount.transforms.estimates import NoisyStage
+from headcount.transforms.estimates import NoisyStage, way_of_naming
 from headcount.transforms.partitions import NamedItems, PackShards
 
 
@@ -50,8 +49,8 @@ def levelled(
             tuple[int, bytes]
         )
     nodes = rows | "Nodes" >> beam.ParDo(_Nodes(mechanism.depth, keep)).with_output_types(tuple[int, bytes])
-    chosen = nodes | "ChooseNames" >> Choose(stages.names_choice, release, shards, ChosenStrategy)
-    names = chosen.chosen | "NamesPlan" >> beam.Map(stages.names_plan).with_output_types(NamesPlan)
+    way = way_of_naming(nodes, stages, release, shards)
+    names = way | "NamesPlan" >> beam.Map(stages.names_plan).with_output_types(NamesPlan)
     known_names = beside(names, "NamesBeside")
     named = nodes | "NamedItems" >> NamedItems(
         known_names, release, shards, str, most_rounds=tuning.ROUNDS_OF_HISTOGRAM

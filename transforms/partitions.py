@@ -63,8 +63,8 @@ class SelectPartitions(PrivateTransform):
         strategy: "auto" (default), "law" (coins in place of noise, in `rounds` on what is not named yet: it names the most),
             "laplace", "gaussian", "truncated-geometric", "weighted-gaussian", "weighted-laplace" or "sips" (`rounds` of
             weighted-gaussian).
-        max_items: the items of one user that count; needed with a strategy, and for "auto" left out. More name items of
-            users who have many, and take more noise.
+        max_items: the items of one user that count (default: None, chosen by "auto"; needed with another strategy). More name
+            items of users who have many, and need more users of an item elsewhere.
         rounds: how often "law" or "sips" goes over the data (default: 3). More name more where some items are popular, and
             each takes a pass.
         relation, release, item_type, shards, output_files: as for `Histogram`.

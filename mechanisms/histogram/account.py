@@ -94,7 +94,7 @@ class Account:
             raise ParameterError("names_limit and names_choice are two draws of one choice: give both, or none")
         alone = self.alone_norm_choice, self.alone_choice
         if any(alone) or self.pure_alone:
-            others = self.counts_choice is None or self.names_choice is not None or self.zcdp is not None
+            others = self.counts_choice is None or self.named or self.zcdp is not None
             if others or None in alone:
                 raise ParameterError(
                     "counts of a public list alone stand alone, where their bounds are chosen: give alone_norm_choice and "
@@ -115,10 +115,15 @@ class Account:
 
     def check_named(self, named: bool) -> None:
         """Refuse a release that names its items with an account that has nothing for names, or the other way round."""
-        if named != (self.names_choice is not None):
+        if named != self.named:
             raise ParameterError(
                 f"the account has {'no' if named else 'a'} domain to be for: make one with named={named}"
             )
+
+    @property
+    def named(self) -> bool:
+        """Whether items are named first, by a way that is chosen or given: then something hides those of one user alone."""
+        return max(self.hiding, self.pure_hiding) > 0
 
     @property
     def totals_share(self) -> float:
@@ -141,7 +146,7 @@ class Account:
     def first_choices(self) -> tuple[Budget, ...]:
         """The draws up to the one that decides on the way: how items are named, or else the kind of noise, after the cap."""
         alone = self.alone_norm_choice, self.alone_choice
-        found = self.naming_choices or (self.cap_choice, *alone, self.counts_choice)
+        found = self.naming_choices if self.named else (self.cap_choice, *alone, self.counts_choice)
         return tuple(part for part in found if part is not None)
 
     @property
@@ -184,7 +189,7 @@ class Account:
 
     def delta(self) -> float:
         """What all of it costs at epsilon."""
-        named = self.names_choice is not None
+        named = self.named
         first = _epsilons(*self.first_choices)
         last = _epsilons(self.totals_choice, self.cap_choice if named else None)
         # With names, what follows the first choice in the Gaussian plan is the choice of the counts' bound as well.
@@ -218,6 +223,7 @@ def make_account(
     users_too: bool = False,
     capped: bool = False,
     alone: bool = False,
+    way_given: bool = False,
 ) -> Account:
     """The account of a release whose items are `named` first, or public, with a bound for the counts that is `chosen`, or
     given, and counts that are `calibrated` by totals, or not; `gaussian` and `pure` say which ways may be taken.
@@ -225,13 +231,15 @@ def make_account(
     plan, and `ranges` is the number of ranges to be chosen. With `users_too`, totals of users have a bound of their own
     beside those of events; with `capped`, it is chosen how many events of one user on one item count; with `alone`, whether
     counts of a public list stand alone. A selection curve names items, with counts and totals as sharp as they would be beside
-    names by noise; by noise, where that leaves a curve too little."""
+    names by noise; by noise, where that leaves a curve too little. With `way_given` nothing is drawn
+    for how items are named, and its share is spent on all the rest."""
     check_budget(budget)
     if named:
         check_delta_for_names(budget.delta)
     gaussian = gaussian and budget.delta > 0
     epsilon = budget.epsilon
-    limit, names, counts, totals, users, ends = _choices(epsilon, named, chosen, calibrated, ranges, users_too)
+    by_choice = named and not way_given
+    limit, names, counts, totals, users, ends = _choices(epsilon, by_choice, chosen, calibrated, ranges, users_too)
     cap = Budget(tuning.CAP_CHOICE_SHARE * epsilon) if capped else None
     alones = tuple(
         Budget(share * epsilon) for share in (tuning.ALONE_NORM_SHARE, tuning.ALONE_CHOICE_SHARE) if alone and gaussian

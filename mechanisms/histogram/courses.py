@@ -44,7 +44,7 @@ class Courses(NamedTuple):
 
     def _way(self, pure: bool) -> Losses:
         """All that one of the ways may cost after that choice, with choices of its own: as in `Account.delta`."""
-        account, named = self.account, self.account.names_choice is not None
+        account, named = self.account, self.account.named
         choices = [account.totals_choice, account.cap_choice if named else None]
         choices += [account.counts_choice if named and not pure else None]
         choices += [*account.ranges_choices, account.users_choice]

@@ -12,7 +12,7 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import Domain, PartDomain, arrow_type, public_domain
 from headcount.mechanisms.bounding.steps import check_bound
 from headcount.mechanisms.calibration.noise import NOISES
-from headcount.mechanisms.checks import check_one_of
+from headcount.mechanisms.checks import check_one_of, check_whole
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.account import make_account
 from headcount.mechanisms.histogram.auto import (
@@ -23,6 +23,7 @@ from headcount.mechanisms.histogram.auto import (
 from headcount.mechanisms.histogram.estimates import EstimatesMechanism
 from headcount.mechanisms.histogram.fixed import HistogramMechanism, bounded_histogram, unbounded_histogram
 from headcount.mechanisms.histogram.stages import Stages
+from headcount.mechanisms.partitions.selection_curve import MOST_CURVE_ITEMS
 
 METHODS = ("estimates", "one-stage")
 OF = ("users", "events")
@@ -42,6 +43,7 @@ def histogram(
     objective: str | None = None,
     bound_method: str = "auto",
     bound_share: float | Fraction | None = None,
+    max_items: int | None = None,
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
 ) -> EstimatesMechanism | HistogramMechanism | AutoHistogramMechanism:
@@ -67,8 +69,14 @@ def histogram(
             max_per_item=max_per_item,
             calibrate="totals" if calibrate is None else calibrate,
             noise=noise,
+            max_items=max_items,
             relation=relation,
             item_type=item_type,
+        )
+    if max_items is not None:
+        raise ParameterError(
+            f"max_items={max_items!r} is for method='estimates', as one stage names and counts at once: leave one out",
+            "max_items",
         )
     if calibrate not in (None, "none"):
         raise ParameterError(
@@ -130,11 +138,13 @@ def estimates(
     max_per_item: int | None = None,
     calibrate: str = "totals",
     noise: str = "auto",
+    max_items: int | None = None,
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
 ) -> EstimatesMechanism:
     """Estimates of the true counts: items are named, counted, and the counts calibrated by totals. Keys partly public are named
-    by their private columns and counted on whole keys, which one step of Laplace noise cannot do at once."""
+    by their private columns and counted on whole keys, which one step of Laplace noise cannot do at once. With `max_items` of a
+    user at most items are named before they are counted, and nothing is spent on choosing how."""
     check_budget(budget)
     check_one_of("calibrate", calibrate, CALIBRATIONS)
     check_one_of("noise", noise, NOISES)
@@ -150,9 +160,16 @@ def estimates(
             "first: leave it out, or give a list or a range for each key column",
             "noise",
         )
+    items_given = check_names_by(max_items, named)
+    if items_given is not None and noise == "laplace":
+        raise ParameterError(
+            f"max_items={max_items!r} is not for noise='laplace', where one step names and counts one item of each user: leave "
+            "one out",
+            "max_items",
+        )
     given = None if bound == "auto" else check_bound("bound", bound)
     cap = 1 if of == "users" else None if max_per_item is None else check_bound("max_per_item", max_per_item)
-    gaussian, pure = noise != "laplace", noise != "gaussian" and not partly
+    gaussian, pure = noise != "laplace", noise != "gaussian" and not partly and items_given is None
     if gaussian and budget.delta == 0:
         if noise == "gaussian":
             raise ParameterError("noise='gaussian' needs a delta above 0, got 0: give one, or take Laplace", "noise")
@@ -177,9 +194,23 @@ def estimates(
         pure=pure,
         capped=cap is None and given is None and (chosen or calibrated),
         alone=isinstance(names, Domain) and chosen and calibrated and len(names) <= tuning.ALONE_KEYS,
+        way_given=items_given is not None,
     )
-    stages = Stages(account, relation, given, cap, of == "users", len(names) if isinstance(names, Domain) else None)
+    size = len(names) if isinstance(names, Domain) else None
+    stages = Stages(account, relation, given, cap, of == "users", size, items_given)
     made = EstimatesMechanism(stages, names, item_type)
     for way, kept in stages.ends():
         stages.plan(way, kept)
     return made
+
+
+def check_names_by(max_items: object, named: bool) -> int | None:
+    """How many items of a user name, where that is given; an error if it cannot be, or if all are public."""
+    if max_items is None:
+        return None
+    if not named:
+        raise ParameterError(
+            f"max_items={max_items!r} says how items are named, and those of a domain are known: leave one out",
+            "max_items",
+        )
+    return check_whole("max_items", max_items, 1, MOST_CURVE_ITEMS)

@@ -108,7 +108,8 @@ class StagePlan:
 class Stages:
     """An account, and what of the bounds is given: `bound` and `max_per_item` of the counts, or None.
 
-    `items` is the size of a public domain, of which Gaussian noise may share a draw; None if items are named first.
+    `items` is the size of a public domain, of which Gaussian noise may share a draw; None if items are named first. `max_items`
+    is how many items of a user name, if that is given: then nothing of naming is chosen.
     """
 
     account: Account
@@ -117,6 +118,15 @@ class Stages:
     max_per_item: int | None
     once: bool
     items: int | None = None
+    max_items: int | None = None
+
+    @property
+    def named_by(self) -> ChosenStrategy | None:
+        """How items are named, where that is given."""
+        if self.max_items is None:
+            return None
+        strategy, rounds = ("sips", 0) if self.laws is None else ("law", tuning.ROUNDS_OF_HISTOGRAM)
+        return ChosenStrategy(strategy, self.max_items, rounds)
 
     @cached_property
     def names_choice(self) -> LimitedChoice:
@@ -258,7 +268,9 @@ class Stages:
         most = {each.noise: each for each in sorted(candidates, key=lambda each: each.bound)}
         bounds = [ClipBound(each.bound, each.max_per_item, each.noise, 0) for each in most.values()] or [self.given()]
         names: list[NamesPlan | None] = [None]
-        if self.account.names_choice is not None:
+        if self.named_by is not None:
+            names = [self.names_plan(self.named_by)]
+        elif self.account.named:
             names = self.names_ends(self.names_choice)
         # Of one item or of many: the former leaves the counts the least precision, the latter the totals.
         return [
@@ -289,7 +301,7 @@ class Stages:
             if part is not None and (counted or field != "counts_choice") and (totalled or field != "totals_choice"):
                 found.append(MechanismStep(name, part.epsilon, 0.0, {}))
         if not steps:
-            what = "counts" if account.names_choice is None else "names and counts"
+            what = "names and counts" if account.named else "counts"
             what += " and totals" if account.totals_choice is not None else ""
             told = {"calibrated for": "what is chosen"}
             steps = (MechanismStep(f"noise of {what}", budget.epsilon, budget.delta, told),)
@@ -303,7 +315,7 @@ class Stages:
     def courses(self) -> Courses:
         """What the ways cost that may be taken."""
         account = self.account
-        at_once = self._one_step().plan.losses() if account.pure and account.names_choice is not None else Losses()
+        at_once = self._one_step().plan.losses() if account.pure and account.named else Losses()
         return Courses(account, self.relation, self.laws, at_once)
 
     @property
@@ -334,7 +346,7 @@ class Stages:
     def _candidates(self) -> tuple[ClipCandidate, ...]:
         account = self.account
         kinds = ["gaussian"] if account.gaussian else []
-        if account.pure and account.names_choice is None:
+        if account.pure and not account.named:
             kinds.append("laplace")
         found = []
         for kind in kinds:

@@ -38,5 +38,5 @@ def histogram_or_levels(budget: Budget, *, levels: int = 0, home: bool = False, 
         if name in given and given[name] not in usual:
             told = "a domain" if name == "domain" else f"{name}={given[name]!r}"
             raise ParameterError(f"{told} is not for counts in levels, which name their nodes: leave it out", name)
-    own = {name: given[name] for name in ("of", "max_per_item", "relation") if name in given}
+    own = {name: given[name] for name in ("of", "max_per_item", "max_items", "relation") if name in given}
     return in_levels(budget, depth=levels, home=home, **own)

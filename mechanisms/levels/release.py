@@ -43,7 +43,7 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.account import make_account
 from headcount.mechanisms.histogram.deconvolution import posterior_means
 from headcount.mechanisms.histogram.estimates import ASSUMPTION, NOT_KNOWN, Grouped, group_rows
-from headcount.mechanisms.histogram.factory import OF
+from headcount.mechanisms.histogram.factory import OF, check_names_by
 from headcount.mechanisms.histogram.fixed import NAME
 from headcount.mechanisms.histogram.groups import Calibrated, calibrate, cut_groups, join_alike
 from headcount.mechanisms.histogram.stages import StagePlan
@@ -172,7 +172,8 @@ class LevelsMechanism:
             key = home_subkey(release, f"{label}/Home")
             users = users.map(lambda shard: at_home(shard, key)).held(pack_shard, unpack_shard)
         nodes = users.map(lambda shard: user_nodes(shard, self.depth)).held(pack_shard, unpack_shard)
-        names = stages.names_plan(choose_of(nodes, stages.names_choice, release, f"{label}/ChooseNames"))
+        way = stages.named_by or choose_of(nodes, stages.names_choice, release, f"{label}/ChooseNames")
+        names = stages.names_plan(way)
         named = named_in_rounds(nodes, names.rounds, release, f"{label}/NamedItems", str)
         tree = Tree.of_named(named.to_pylist(), self.depth)
         cap = stages.max_per_item or 0
@@ -314,9 +315,10 @@ def in_levels(
     of: str = "users",
     home: bool = False,
     max_per_item: int | None = None,
+    max_items: int | None = None,
     relation: Relation = Relation.ADD_REMOVE,
 ) -> LevelsMechanism:
-    """Counts of users or events at every level of a key of `depth` columns."""
+    """Counts of users or events at every level of a key of `depth` columns. `max_items` is how many nodes of a user name."""
     check_budget(budget)
     check_delta_or_domain(budget.delta)
     check_depth(depth)
@@ -331,6 +333,7 @@ def in_levels(
             "home is for users, each of whom then counts in one place: leave out home or of='events'", "home"
         )
     cap = None if max_per_item is None or of == "users" else check_bound("max_per_item", max_per_item)
+    items_given = check_names_by(max_items, True)
     account = make_account(
         budget,
         named=True,
@@ -338,8 +341,10 @@ def in_levels(
         calibrated=not home,
         pure=False,
         capped=of == "events" and cap is None,
+        way_given=items_given is not None,
     )
-    stages = LevelStages(account, relation, UNIT if home else None, cap, of == "users", depth=depth)
+    norm = UNIT if home else None
+    stages = LevelStages(account, relation, norm, cap, of == "users", max_items=items_given, depth=depth)
     made = LevelsMechanism(stages, of, home)
     for named, kept in stages.ends():
         stages.plan(named, kept)

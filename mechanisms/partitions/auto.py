@@ -174,13 +174,11 @@ def partitions(
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
 ) -> Selection | AutoSelection:
-    """The selection by a strategy that is given, which needs `max_items`, or by one that is chosen with them."""
-    if strategy == "auto":
-        if max_items is not None:
-            raise ParameterError(
-                f"max_items = {max_items!r} is for a strategy that is given: leave it out, or name the strategy"
-            )
+    """The selection by a strategy that is given, which needs `max_items`, or by the one that "auto" takes: with as many items
+    as are given, or chosen."""
+    if strategy == "auto" and max_items is None:
         return auto_partitions(budget, rounds=rounds, relation=relation, item_type=item_type)
+    strategy = "law" if strategy == "auto" else strategy
     if max_items is None:
         raise ParameterError(f"the strategy {strategy!r} needs max_items, how many items of a user count")
     return select_partitions(

@@ -15,6 +15,7 @@ from headcount.mechanisms.histogram.estimates import EstimatesMechanism
 from headcount.mechanisms.histogram.factory import CALIBRATIONS, METHODS, OF, histogram
 from headcount.mechanisms.histogram.fixed import HistogramMechanism
 from headcount.mechanisms.levels.factory import AnyHistogram, histogram_or_levels
+from headcount.mechanisms.partitions.selection_curve import MOST_CURVE_ITEMS
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines.command import FIRST_EXAMPLE, JobCommand
 from headcount.pipelines.commands.bound_options import (
@@ -66,6 +67,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how much of one user counts at most (up to 1000000000): with --method one-stage and without --domain, events; "
         "otherwise the norm that its counts are scaled down to; auto chooses it privately (default: %(default)s)",
     )
+    group.add_argument(
+        "--max-items",
+        type=numbers.whole_number(most=MOST_CURVE_ITEMS),
+        metavar="K",
+        help="items of one user that name items, at most (up to 10000), where items come from the data: a user of fewer loses "
+        "little by a large K (default: chosen privately, for 8.5 %% of epsilon; for --method estimates)",
+    )
     groups.add_levels(group)
     groups.add_home(group)
     add(
@@ -101,6 +109,19 @@ def check(args: argparse.Namespace) -> None:
             "--suppress-below and --top, and filter the rows"
         )
     largest = Largest(args.top, tuple(args.per or ()))
+    if args.max_items is not None:
+        for flag, other in (
+            ("--method one-stage", args.method == "one-stage"),
+            ("--noise laplace", args.noise == "laplace"),
+        ):
+            if other:
+                raise ParameterError(
+                    f"--max-items {args.max_items} is for names that are found before counts, got {flag}: leave one out"
+                )
+        if not is_named(args):
+            raise ParameterError(
+                f"--max-items {args.max_items} says how items are named, and those of a public list are known: leave one out"
+            )
     if args.item is not None:
         largest.check_columns(asked(args.user or "user", args.item).shown)
     if args.method == "estimates":

@@ -32,15 +32,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--strategy",
         choices=("auto", *STRATEGIES),
         default="auto",
-        help="how items are selected; auto takes law, and chooses its items per user and rounds privately; the others are "
-        "methods of the papers that auto never takes (default: %(default)s)",
+        help="how items are selected; auto takes law, and chooses its items per user and rounds privately, unless --max-items "
+        "gives them; the others are methods of the papers that auto never takes (default: %(default)s)",
     )
     group.add_argument(
         "--max-items",
         type=numbers.whole_number(most=MAX_BOUND),
         metavar="K",
-        help="items of one user that count at most, for a strategy that is given (up to 1000000000; where items are "
-        "weighed, to 1048576)",
+        help="items of one user that count at most (up to 10000; up to 1048576 where another strategy weighs items, else to "
+        "1000000000; default: chosen privately)",
     )
     add(
         group,
@@ -59,10 +59,6 @@ def check(args: argparse.Namespace) -> None:
     options.require(args, "--epsilon")
     options.make_budget(args)
     options.require_delta(args, options.NAMING)
-    if args.strategy == "auto" and args.max_items is not None:
-        raise ParameterError(
-            f"--max-items {args.max_items} is for a given --strategy, got auto: leave it out, or give one"
-        )
     if args.strategy != "auto" and args.max_items is None:
         raise ParameterError(f"--strategy {args.strategy} needs --max-items: give it, or leave both out")
     if args.rounds is not None and args.strategy not in ("auto", "sips", "law"):

@@ -49,7 +49,7 @@ _SAMPLE = 100_000
 # The flags of a command that a report has as parameters, and in which a release like it is to be made again.
 _FLAGS = {
     "histogram": (
-        *("of", "method", "calibrate", "bound", "max_per_item", "noise"),
+        *("of", "method", "calibrate", "bound", "max_per_item", "max_items", "noise"),
         *("objective", "bound_method", "bound_share", "home"),
     ),
     "plume": ("max_items", "max_counted_items", "alpha", "selection"),

@@ -26,6 +26,7 @@ TRANSFORMS: dict[str, Callable[[dict[str, Any]], beam.PTransform]] = {
     "LimitPerItem": lambda release: t.LimitPerItem(2, **release),
     "NoisyCounts": lambda release: _bounded_then(t.NoisyCounts(_BUDGET, t.Bound(l1=3), **release), release),
     "Histogram": lambda release: t.Histogram(_BUDGET, of="events", **release),
+    "Histogram, named by four items of a user": lambda release: t.Histogram(_BUDGET, max_items=4, **release),
     "Histogram, one stage": lambda release: t.Histogram(_BUDGET, of="events", method="one-stage", **release),
     "Histogram, domain": lambda release: t.Histogram(
         t.Budget(1), of="events", domain=_DOMAIN, method="one-stage", bound=4, **release

@@ -19,6 +19,8 @@ JOBS = {
     "estimates": "histogram --of events --epsilon 1 --delta 1e-6",
     "estimates of users": "histogram --epsilon 1 --delta 1e-6 --relation replace --output-files 2",
     "estimates, named first": "histogram --of events --epsilon 2 --delta 1e-6 --noise gaussian --max-per-item 3",
+    "estimates named by four items of a user": "histogram --epsilon 2 --delta 1e-6 --max-items 4",
+    "levels named by nine nodes of a user": "histogram --epsilon 2 --delta 1e-6 --levels country,item --max-items 9",
     "estimates of a public domain": "histogram --of events --epsilon 1 --domain {domain}",
     "named and not calibrated": "histogram --of events --epsilon 1 --delta 1e-6 --bound 4 --calibrate none",
     "items that nobody knew, Laplace": f"{_ONE_STAGE} --delta 1e-6 --bound 5 --noise laplace",

@@ -144,7 +144,7 @@ TABLE = [
                  "calibrate": "none", "top": 3, "per": Refused("country")},
          (({"method": "one-stage"}, {"bound": 3, "max_per_item": 2, "noise": "laplace", "objective": "items",
                                      "bound_method": "gem", "bound_share": 0.3, "domain": ["a", "b"], "of": "users"}),
-          ({"of": "users"}, {"levels": True, "home": Also(True, levels=True)}))),
+          ({"of": "users"}, {"levels": True, "home": Also(True, levels=True)}), ({"max_items": 3}, {"max_items": 4}))),
     Line(Aggregate, "mechanism", KEY | {"budget": BUDGET, "metrics": ["users", "events"]},
          COUNTS | {"metrics": ["users"], "max_items": 3, "max_per_item": 2, "calibrate": "none", "domain": ["a", "b"],
                    "levels": Also(True, domain=None)}),

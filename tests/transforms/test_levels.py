@@ -27,7 +27,7 @@ def log() -> pa.Table:
     return pa.table({"user": user, **columns})
 
 
-@pytest.mark.parametrize("kind", [{}, {"of": "events"}, {"home": True}])
+@pytest.mark.parametrize("kind", [{}, {"of": "events"}, {"home": True}, {"max_items": 7}])
 def test_rows_are_those_of_the_pure_function(kind, make_release, collect):
     table, release, schema = (
         log(),

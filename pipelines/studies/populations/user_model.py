@@ -212,7 +212,7 @@ def _names_chosen(evidence: UserEvidence, sample: _Sample) -> float:
 
     The sums of an item over all users are what its events weigh on average, in a band of items of about its rank.
     """
-    if evidence.plan.names is None:
+    if evidence.plan.names is None or evidence.stages.named_by is not None:
         return 0.0
     choice, counts = evidence.stages.names_choice, sample.population.items
     least = counts[min(evidence.named, len(counts) - 1)] / 6

@@ -59,6 +59,18 @@ def test_events_that_are_named_and_counted_at_once_must_be_asked_for():
     assert estimates(BUDGET, of="events", domain=DOMAIN).stages.account.pure
 
 
+@pytest.mark.parametrize("budget", [BUDGET, Budget(1, 0.1)])
+def test_a_way_of_naming_that_is_given_names_by_so_many_items_of_a_user(budget):
+    """By a curve, or by noise where a curve would have too little."""
+    stages = estimates(budget, max_items=40).stages
+    assert stages.named_by[:2] == ("law" if budget is BUDGET else "sips", 40) and not stages.account.pure
+    ways = {each for each, _ in stages.ends()}
+    assert {round.max_items for each in ways for round in each.rounds} == {40}
+    assert stages.account.naming_choices == () and stages.chooses
+    steps = [step.name for step in stages.plan(*stages.ends()[0]).guarantee.mechanisms]
+    assert not [name for name in steps if "named" in name or "naming" in name]
+
+
 WRONG = [
     ("method", dict(method="two-stage")),
     ("of", dict(of="rows")),
@@ -70,6 +82,12 @@ WRONG = [
     ("bound", dict(bound=2.5)),
     ("bound", dict(bound="large")),
     ("bound", dict(bound=5, noise="laplace")),
+    ("max_items", dict(max_items=0)),
+    ("max_items", dict(max_items=10_001)),
+    ("max_items", dict(max_items="auto")),
+    ("max_items", dict(max_items=3, domain=DOMAIN)),
+    ("max_items", dict(max_items=3, noise="laplace")),
+    ("max_items", dict(max_items=3, method="one-stage")),
     ("max_per_item", dict(max_per_item=0)),
     ("max_per_item", dict(max_per_item=3)),
     ("max_per_item", dict(max_per_item=True)),

@@ -60,6 +60,14 @@ def test_named_items_are_written_and_equal_the_pure_function(run, place, tmp_pat
     assert "decision" not in report
 
 
+def test_items_of_a_user_alone_are_those_of_the_strategy_that_auto_takes(run, place, tmp_path):
+    rows = []
+    for number, more in enumerate((["--max-items", 4], ["--max-items", 4, "--strategy", "law"])):
+        assert run(*flags(place, tmp_path / str(number), *more))[0] == 0
+        rows.append(pq.read_table(tmp_path / str(number) / "items-00000-of-00001.parquet"))
+    assert rows[0] == rows[1] and rows[0].num_rows > 5
+
+
 def test_strategy_and_max_items_are_chosen_and_reported(run, place, tmp_path):
     status, said, _ = run(*flags(place, tmp_path / "a", "--format", "csv"))
     report = json.loads((tmp_path / "a" / "report.json").read_text())
@@ -118,7 +126,6 @@ def test_explain_reads_nothing_and_says_how_many_users_an_item_needs(run, more, 
     ("more", "words"),
     [
         (["--strategy", "sips"], ["--strategy sips needs --max-items"]),
-        (["--max-items", "5"], ["--max-items 5", "--strategy", "auto"]),
         (
             ["--strategy", "laplace", "--max-items", "5", "--rounds", "2"],
             ["--rounds 2", "--strategy sips", "laplace"],

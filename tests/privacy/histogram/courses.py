@@ -45,6 +45,7 @@ MECHANISMS: dict[str, dict[str, Any]] = {
     "gaussian": {"noise": "gaussian"},
     "laplace": {"noise": "laplace"},
     "users": {"of": "users"},
+    "way given": {"max_items": 12},
     "given bound": {"bound": 20, "max_per_item": 4},
     "without totals": {"calibrate": "none"},
     "domain": {"domain": DOMAIN},

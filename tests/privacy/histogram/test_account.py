@@ -20,7 +20,9 @@ from headcount.mechanisms.accounting.pld_sums import losses_delta
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate.metrics import Metric, parse_metric
 from headcount.mechanisms.aggregate.release import AggregateMechanism, aggregate
+from headcount.mechanisms.batches.domain import Domain
 from headcount.mechanisms.bound_choice.clip_choice import ClipBound, ClipChoice
+from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram import account as module
 from headcount.mechanisms.histogram.account import Account
 from headcount.mechanisms.histogram.courses import Courses
@@ -82,8 +84,8 @@ def ways_of(losses: Losses) -> tuple[Losses, list[Losses]]:
 
 def check_gaussian(way: Losses, account: Account, before: dict[Draw, int]) -> None:
     """The Gaussian plan: its choices, the precision of all noise, and what thresholds or laws leave to show."""
-    counts = account.counts_choice if account.names_choice is not None else None
-    cap = account.cap_choice if account.names_choice is not None else None  # else it comes before the ways part
+    counts = account.counts_choice if account.named else None
+    cap = account.cap_choice if account.named else None  # else it comes before the ways part
     choices = (counts, account.totals_choice, cap, account.users_choice, *account.ranges_choices)
     assert parts_of(way, Draw) == _added(before, draws_of(*choices))
     assert not parts_of(way, Laplace)
@@ -126,7 +128,8 @@ def check_alone(losses: Losses, account: Account) -> Losses:
 def check_stated(mechanism: EstimatesMechanism | AggregateMechanism) -> None:
     """The stated losses have every part of the account, and none of another size."""
     account, losses = mechanism.stages.account, mechanism.guarantee().losses
-    named = account.names_choice is not None
+    named = not isinstance(mechanism.domain, Domain)
+    assert (account.names_choice is not None) == (named and getattr(mechanism.stages, "named_by", None) is None)
     of_domain = (account.cap_choice, account.alone_norm_choice, account.alone_choice, account.counts_choice)
     first = draws_of(account.names_limit, account.names_choice) if named else draws_of(*of_domain)
     if account.pure_alone:
@@ -179,6 +182,38 @@ def test_a_part_of_counts_that_stand_alone_that_is_left_out_is_caught(part, monk
         check_stated(mechanism)
 
 
+def test_draws_of_how_items_are_named_are_not_paid_for_where_that_is_given():
+    """What they would take makes everything else sharper: an account with both is refused, and so is one with either gain."""
+    given, chosen = (made(name, Budget(1, 1e-8)).stages.account for name in ("way given", "gaussian"))
+    assert given.naming_choices == () and len(chosen.naming_choices) == 2
+    assert given.law.cost > 1.05 * chosen.law.cost and given.counts_mu > 1.02 * chosen.counts_mu
+    drawn = {"names_limit": chosen.names_limit, "names_choice": chosen.names_choice}
+    with pytest.raises(ParameterError, match="cost a delta of"):
+        dataclasses.replace(given, **drawn)
+    dataclasses.replace(chosen, names_limit=None, names_choice=None)  # which costs less
+    for gain in ({"law": given.law}, {"counts_mu": given.counts_mu}):
+        with pytest.raises(ParameterError, match="cost a delta of"):
+            dataclasses.replace(chosen, **gain)
+
+
+def test_where_the_way_is_given_nothing_of_naming_is_drawn(make_release, monkeypatch):
+    """A draw for each choice that is paid for: of the cap, the counts and the totals. The mutation draws the way all the same,
+    with parts that nobody notices."""
+
+    def drawn(mechanism: EstimatesMechanism) -> int:
+        with monkeypatch.context() as context:
+            draws = Draws(context)
+            mechanism.run(batch_of(ONCE), make_release())
+            return len(draws.selected)
+
+    given = made("way given", BUDGET)
+    account = given.stages.account
+    assert drawn(given) == 3 and None not in (account.cap_choice, account.counts_choice, account.totals_choice)
+    unpaid = dataclasses.replace(account, names_limit=Budget(1e-9), names_choice=Budget(1e-9))
+    stages = dataclasses.replace(given.stages, account=unpaid, max_items=None)
+    assert drawn(dataclasses.replace(given, stages=stages)) == 5
+
+
 @pytest.mark.parametrize("name", ["gaussian", "aggregate"])
 def test_a_year_costs_no_less_than_what_its_thresholds_leave_to_show(name, monkeypatch):
     """52 releases at epsilon 12: whatever their epsilon together, they are not private at all with a probability of 52 times
@@ -215,6 +250,7 @@ def composed(mechanism: EstimatesMechanism | AggregateMechanism) -> Losses:
 NAMED = [
     ("auto", True),
     ("without totals", True),
+    ("way given", True),
     *((n, laws) for n in ("gaussian", "aggregate") for laws in (True, False)),
 ]
 

@@ -39,6 +39,7 @@ from headcount.mechanisms.histogram.estimates import EstimatesMechanism, Grouped
 from headcount.mechanisms.histogram.factory import estimates
 from headcount.mechanisms.histogram.stages import Stages
 from headcount.mechanisms.partitions.limited import LimitedChoice
+from headcount.mechanisms.partitions.select import ChosenStrategy
 from tests.privacy.histogram.courses import (
     BUDGET,
     COMMON,
@@ -228,6 +229,20 @@ def test_a_norm_taken_from_the_data_is_caught(field, stage, make_release, monkey
     monkeypatch.setattr(Stages, "plan", plan)
     spent = audited(mechanism, crowd(), [*crowd(), TARGETS["events"]], make_release(), monkeypatch)
     assert f"noise of {stage}" in spent.apart
+
+
+def test_items_of_a_user_that_name_taken_from_the_data_are_caught(make_release, monkeypatch):
+    """Given, they cost nothing, since they are the same for every input: the most that a user has would not be."""
+    current: list[Shard] = []
+    mechanism, neighbours = mechanism_of("way given"), (crowd(), [*crowd(), TARGETS["all"]])
+    assert fits(audited(mechanism, *neighbours, make_release(), monkeypatch), mechanism)
+
+    def most_there_are(self: Stages) -> ChosenStrategy:
+        return ChosenStrategy("law", int(current[-1].rows_per_user().max()), 2)
+
+    monkeypatch.setattr(module, "users_of", recording(current))
+    monkeypatch.setattr(Stages, "named_by", property(most_there_are))
+    assert "noise of NamedItems" in audited(mechanism, *neighbours, make_release("mutated"), monkeypatch).apart
 
 
 def test_counts_only_for_items_with_a_positive_sum_are_caught(make_release, monkeypatch):
