@@ -30,7 +30,7 @@ def demo_log(folder: Path) -> pa.RecordBatch:
 
 def drawn(law: str, seed: int = 1) -> pa.RecordBatch:
     """The rows of a law as a contribution batch."""
-    user, item = (LAWS | CHECKS)[law](np.random.default_rng(seed))
+    user, item = (LAWS | CHECKS | PLAIN)[law](np.random.default_rng(seed))
     return contribution_batch(pa.array(user.astype(np.int64)), pa.array(item.astype(np.int64)))
 
 
@@ -211,4 +211,35 @@ CHECKS: dict[str, Callable[[np.random.Generator], Columns]] = {
     "two tastes": _two_tastes,
     "few keys": _few_keys,
     "weekly series": _weekly,
+}
+
+
+def _each_of(users: int, own: int, items: int, exponent: float = 0.0) -> Callable[..., Columns]:
+    """Every user has so many of the items, no two alike: any of them, or more often those of low rank."""
+
+    def law(random: np.random.Generator) -> Columns:
+        chance = np.log(np.arange(1.0, items + 1)) * -exponent
+        keys = chance + random.gumbel(size=(users, items)).astype(np.float32)
+        return np.repeat(np.arange(users), own), np.argpartition(-keys, own - 1, axis=1)[:, :own].ravel()
+
+    return law
+
+
+def _months(random: np.random.Generator) -> Columns:
+    """Customers who come, stay for some months out of eighteen, and buy a few times in each."""
+    stay = np.minimum(random.geometric(0.2, 6_000), 18)
+    user = _users(stay)
+    place = np.arange(len(user)) - np.repeat(np.cumsum(stay) - stay, stay)
+    month = (random.integers(0, 18, 6_000)[user] + place) % 18
+    events = 1 + random.poisson(2, len(user))
+    return np.repeat(user, events), np.repeat(month, events)
+
+
+#: What is asked of small teams and of few keys, where the plain way is hard to beat. Nothing is chosen by these.
+PLAIN: dict[str, Callable[[np.random.Generator], Columns]] = {
+    "one of five": _each_of(10_000, 1, 5),
+    "six of twenty": _each_of(10_000, 6, 20, 0.5),
+    "72 of 100": _each_of(5_000, 72, 100, 0.3),
+    "90 of 3,700": _each_of(3_000, 90, 3_700, 0.8),
+    "months": _months,
 }
