@@ -35,7 +35,8 @@ from headcount.mechanisms.histogram.estimates import (
     group_rows,
     partly_of,
 )
-from headcount.mechanisms.histogram.stages import NamesPlan, StagePlan, Stages
+from headcount.mechanisms.histogram.names import NamesPlan
+from headcount.mechanisms.histogram.stages import StagePlan, Stages
 from headcount.mechanisms.partitions.select import ChosenStrategy
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.ahead import Ahead

@@ -17,7 +17,8 @@ from headcount.mechanisms.bound_choice.clip_choice import ClipBound
 from headcount.mechanisms.choice.run import encode_table
 from headcount.mechanisms.counting.released import by_file, sorted_counts
 from headcount.mechanisms.histogram.estimates import Grouped, group_rows
-from headcount.mechanisms.histogram.stages import NamesPlan, StagePlan
+from headcount.mechanisms.histogram.names import NamesPlan
+from headcount.mechanisms.histogram.stages import StagePlan
 from headcount.mechanisms.levels.home import at_home, home_subkey
 from headcount.mechanisms.levels.release import CellCounts, Levelled, LevelsMechanism
 from headcount.mechanisms.levels.tree import Tree, user_nodes

@@ -35,7 +35,8 @@ from headcount.mechanisms.bounding.steps import ClipNormStep, Step
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.columns.value_ranges import ChosenRange
 from headcount.mechanisms.histogram.account import Account
-from headcount.mechanisms.histogram.stages import MANY, NamesPlan, Stages
+from headcount.mechanisms.histogram.names import NamesPlan
+from headcount.mechanisms.histogram.stages import MANY, Stages
 from headcount.mechanisms.partitions.limited import LimitedChoice
 from headcount.mechanisms.partitions.select import in_items, selection_steps
 

@@ -34,13 +34,14 @@ from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.counting.noisy import promised
 from headcount.mechanisms.histogram.account import Account
 from headcount.mechanisms.histogram.courses import Courses
+from headcount.mechanisms.histogram.names import NamesPlan
 from headcount.mechanisms.partitions.auto import TYPICAL, part_candidates
 from headcount.mechanisms.partitions.candidates import StrategyCandidate
 from headcount.mechanisms.partitions.curve_budget import CurvePart
 from headcount.mechanisms.partitions.limited import LimitedChoice
 from headcount.mechanisms.partitions.rounds import Round, curve_rounds, one_step_round, zcdp_rounds
 from headcount.mechanisms.partitions.scored import PartitionChoice
-from headcount.mechanisms.partitions.select import ChosenStrategy, in_items, selection_steps
+from headcount.mechanisms.partitions.select import ChosenStrategy, selection_steps
 
 #: More items than there are.
 MANY = 10**9
@@ -49,25 +50,6 @@ MANY = 10**9
 _COMPOSED = ("Renyi divergences of names and noise, after exact choices", "exact composition")
 
 _MEAN_GAUSSIAN = math.sqrt(2 / math.pi)  # the mean size of Gaussian noise, by its standard deviation
-
-
-@dataclasses.dataclass(frozen=True)
-class NamesPlan:
-    """How items are named, as was chosen, and the rounds for it."""
-
-    named: ChosenStrategy
-    rounds: tuple[Round, ...]
-
-    def description(self) -> str:
-        """How items are named, in one line."""
-        if self.counts_too:
-            return f"names and counts at once, of one {'item' if self.rounds[0].weights == 'count' else 'event'} of each user"
-        return f"names by {self.named.strategy}, with at most {in_items(self.named.max_items)} of each user"
-
-    @property
-    def counts_too(self) -> bool:
-        """Whether the noisy sums by which items were named are their counts."""
-        return self.named.strategy == "laplace"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,8 @@ from functools import cached_property
 from headcount.mechanisms import tuning
 from headcount.mechanisms.bound_choice.clip_choice import ClipBound, ClipCandidate, ClipChoice
 from headcount.mechanisms.bounding.steps import MAX_BOUND
-from headcount.mechanisms.histogram.stages import NamesPlan, StagePlan, Stages
+from headcount.mechanisms.histogram.names import NamesPlan
+from headcount.mechanisms.histogram.stages import StagePlan, Stages
 from headcount.mechanisms.levels.tree import UNIT, weights_of
 
 

@@ -35,7 +35,7 @@ from headcount.mechanisms.counting.released import by_file, sorted_counts
 from headcount.mechanisms.domains.partly_public import PartlyPublic
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.estimates import Grouped
-from headcount.mechanisms.histogram.stages import NamesPlan
+from headcount.mechanisms.histogram.names import NamesPlan
 from headcount.mechanisms.levels.tree import Tree, user_nodes
 from headcount.mechanisms.partitions.select import ChosenStrategy
 from headcount.mechanisms.randomness.keys import Release
