@@ -95,7 +95,11 @@ def _left_out(report: Mapping[str, Any]) -> list[str]:
     if report["details"]["parameters"].get("public_domain"):
         shown = "" if report.get("left_out") else ", and all of them are shown"
         lines.append(f"only items of the given list were counted{shown}")
-    lines += [*missing(report), *report.get("note", "").splitlines(), *report.get("decision", "").splitlines()[1:]]
+    lines += [
+        *(line.removeprefix("- ") for line in missing(report)),
+        *report.get("note", "").splitlines(),
+        *report.get("decision", "").splitlines()[1:],
+    ]
     return [line for line in lines if line]
 
 

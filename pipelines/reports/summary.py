@@ -11,6 +11,7 @@ from typing import Any
 
 from headcount.mechanisms.calibration.intervals import half_range
 from headcount.mechanisms.columns.level_keys import LEVEL
+from headcount.mechanisms.partitions.select import in_items
 from headcount.pipelines.reports import tree_rows
 from headcount.pipelines.sinks.meanings import has_intervals, is_metric, total_metrics
 from headcount.pipelines.terminal import name, one_line
@@ -150,6 +151,8 @@ def missing(report: Mapping[str, Any]) -> list[str]:
         lines.append(report["assumption"])
     if "correlated" in report and report["rows"]:
         lines.append(report["correlated"])
+    if _only_above(report):
+        lines += not_named(report, "no node was named")
     return lines
 
 
@@ -167,26 +170,61 @@ def nothing(report: Mapping[str, Any], unit: str = "item") -> list[str]:
         return ["no row came out: all were left out"]
     if unit != "item":
         return [f"no {unit} came out: there are too few users for it at this epsilon and delta"]
+    return not_named(report)
+
+
+def not_named(report: Mapping[str, Any], what: str = "no item came out") -> list[str]:
+    """What was tried where no name was found, and what would find some: of the promise, the flags and what was chosen alone."""
     details = report.get("details", {})
     parameters = details.get("parameters", {})
-    lines = ["no item came out: none has enough users"]
+    chosen = details.get("chosen", parameters)
+    most = _items_that_name(chosen.get("names", chosen))
+    tried = f"names were looked for with {in_items(most)} of a user at most, and " if most else ""
+    spent = ("epsilon" if "epsilon" in parameters else "rho", "delta")
+    promise = " and ".join(f"{each} = {parameters[each]:g}" for each in spent if parameters.get(each))
+    lines = [f"{what}: {tried}none has enough users{' at ' if promise else ''}{promise}"]
     if "users_needed" in report:
-        lines[0] += f"; an item needs about {report['users_needed']:,} users here, if each counts once"
+        needed = report["users_needed"]
+        lines[0] += f"; an item needs about {needed:,} users here, if each counts once"
+        if most and most > 1 and chosen.get("names", chosen).get("strategy") in ("law", "auto"):
+            lines[0] += f", or {needed * most**0.25:,.0f} if each has {most:,}"  # of which each weighs that much less
     user, item = (parameters.get(name) for name in ("user", "by" if "by" in parameters else "item"))
     columns = [item] if isinstance(item, str) else item or []
-    flag = "--by" if "by" in parameters else "--item"
-    items, ones = " ".join(f"{flag} {each}" for each in columns), "the one" if len(columns) == 1 else "the ones"
+    levels, flag = parameters.get("levels"), "--by " if "by" in parameters else "--item "
+    items = " ".join(f"{flag}{each}" for each in columns) if not levels else f"--levels {','.join(levels)}"
+    ones = "the one" if len(columns) == 1 else "the ones"
     lines.append(f"- is --user {user} the column that tells users apart, and {items} {ones} to count?")
-    bound = details.get("chosen", parameters).get("bound", parameters.get("max_items"))
-    if isinstance(bound, int) and bound > 1:
-        lines.append(f"- a user counts for up to {bound:,} here: a lower bound needs fewer users of an item")
-    lines.append("- a larger --epsilon or --delta needs fewer users too; so does a longer period, or a coarser item")
+    if most and report.get("command") in ("histogram", "partitions"):
+        given = "another --max-items" if parameters.get("max_items") else "--max-items, in place of a draw,"
+        lines.append(
+            f"- {given} may name more: 100 where users have dozens of items each, 1 where they have one or two"
+        )
+    elif not most and isinstance(chosen.get("bound", chosen.get("max_items")), int):
+        bound = chosen.get("bound", chosen.get("max_items"))
+        if bound > 1:
+            lines.append(f"- a user counts for up to {bound:,} here: a lower bound needs fewer users of an item")
+    coarser = "or a coarser item" if len(columns) < 2 else "fewer columns, or coarser ones"
+    lines.append(f"- a larger --epsilon or --delta needs fewer users too; so does a longer period, {coarser}")
+    if report.get("command") in ("histogram", "aggregate") and not levels:
+        lines.append("- where the items are public, a list of them needs no names: --domain FILE")
     whole = [each for each in columns if not re.search(r"(?<!\\):", each)]
     if whole:
-        lines.append(
-            f"- if {whole[0]} holds times, count them by the day (or hour, week, month, year): {flag} {whole[0]}:day"
-        )
+        by_day = f"{'' if levels else flag}{whole[0]}:day"
+        lines.append(f"- if {whole[0]} holds times, count them by the day (or hour, week, month, year): {by_day}")
     return lines
+
+
+def _items_that_name(way: Mapping[str, Any]) -> int | None:
+    """With how many items of a user names were looked for; None where nothing says so."""
+    most = way.get("max_items") if "strategy" in way else None
+    return most if isinstance(most, int) else None
+
+
+def _only_above(report: Mapping[str, Any]) -> bool:
+    """Whether rows in levels are those of all and of what is other alone: then no node was named."""
+    if LEVEL not in report["columns"] or report["rows"] > len(report["shown"]):
+        return False
+    return all(row["other"] or all(row[key] is None for key in report["keys"]) for row in report["shown"])
 
 
 def table(

@@ -208,6 +208,56 @@ def test_what_to_do_if_nothing_came_out():
     assert "a lower bound" not in summarize(chosen)
 
 
+PROMISE = {"user": "who", "item": "what", "epsilon": 0.5, "delta": 1e-8}
+
+
+@pytest.mark.parametrize(
+    ("command", "parameters", "chosen", "first", "more"),
+    [
+        ("histogram", {}, {"strategy": "law", "max_items": 16, "bound": 4},
+         ["with 16 items of a user at most", "epsilon = 0.5 and delta = 1e-08", "if each counts once, or 200 if each has 16"],
+         ["--max-items, in place of a draw, may name more", "--domain FILE"]),
+        ("histogram", {"max_items": 16}, {"strategy": "law", "max_items": 16, "bound": 4}, ["with 16 items"],
+         ["another --max-items may name more", "--domain FILE"]),
+        ("histogram", {"method": "one-stage"}, {"bound": 4, "max_per_item": 1}, ["none has enough users at epsilon"],
+         ["a user counts for up to 4", "--domain FILE"]),
+        ("partitions", {"strategy": "auto", "max_items": 16}, None, ["with 16 items", "or 200 if each has 16"],
+         ["another --max-items"]),
+        ("aggregate", {"max_items": "auto"}, {"names": {"strategy": "law", "max_items": 16}, "max_items": 3},
+         ["with 16 items"], ["--domain FILE"]),
+        ("top", {}, {"strategy": "law", "max_items": 1, "rounds": 1}, ["with 1 item of a user"], []),
+    ],
+)  # fmt: skip
+def test_nothing_says_what_was_tried_and_what_would_name_more(command, parameters, chosen, first, more):
+    """Of a release that named nothing, all that is said is of the promise, the flags, and what was chosen privately."""
+    details = {"parameters": PROMISE | parameters} | ({} if chosen is None else {"chosen": chosen})
+    said = summarize(report([], users_needed=100) | {"command": command, "details": details}).splitlines()
+    assert said[0].startswith("no item came out: ") and all(each in said[0] for each in first), said[0]
+    hints = ["--max-items", "up to 4", "--domain FILE"]
+    assert all(any(each in line for line in said[1:]) for each in more)
+    unasked = [each for each in hints if not any(each in one for one in more)]
+    assert not [each for each in unasked if any(each in line for line in said)], said
+
+
+def test_levels_of_which_no_node_was_named_say_so_too():
+    parameters = PROMISE | {"item": ["a", "b"], "levels": ["a,b"]}
+    details = {"parameters": parameters, "chosen": {"strategy": "law", "max_items": 3}}
+    rows = [
+        {"level": name, "a": None, "b": None, "other": name == "a", "count": 5, "low": 1, "high": 9}
+        for name in ("all", "a")
+    ]
+    made = report(rows) | {
+        "columns": dict.fromkeys(rows[0], ""),
+        "keys": ["a", "b"],
+        "command": "histogram",
+        "details": details,
+    }
+    assert "no node was named: names were looked for with 3 items" in summarize(made)
+    assert "--levels a,b the ones to count" in summarize(made) and "--domain" not in summarize(made)
+    named = rows + [rows[1] | {"a": "x", "other": False}]
+    assert "no node was named" not in summarize(made | {"rows": 3, "shown": named})
+
+
 def test_names_and_ranks_are_shown_alone():
     top = {
         "columns": {"rank": "", "item": ""},
