@@ -8,7 +8,7 @@ A cell is law/users/epsilon/names/of: 200, 500, 1,000, 2,000 or all users of a l
 Parquet with the columns user, item and count. `--against` takes the default of another checkout, too, by its Python.
 
     default      `histogram` as it comes
-    by hand      the best in hindsight, which no release may look at: of one stage at bounds that half and 95 in 100 of the users
+    by hand      the best in hindsight, which no release may look at: of one stage at a bound that half or 95 in 100 users
                  stay within; of a list, of one stage with Laplace noise, and counts without totals at norms of 95 and 99 in 100
     all keys     no totals, with all that a user may have: a norm of the root of the number of items; up to a thousand of them
     no totals    `--calibrate none`, the bound chosen
