@@ -184,10 +184,8 @@ def not_named(report: Mapping[str, Any], what: str = "no item came out") -> list
     promise = " and ".join(f"{each} = {parameters[each]:g}" for each in spent if parameters.get(each))
     lines = [f"{what}: {tried}none has enough users{' at ' if promise else ''}{promise}"]
     if "users_needed" in report:
-        needed = report["users_needed"]
-        lines[0] += f"; an item needs about {needed:,} users here, if each counts once"
-        if most and most > 1 and chosen.get("names", chosen).get("strategy") in ("law", "auto"):
-            lines[0] += f", or {needed * most**0.25:,.0f} if each has {most:,}"  # of which each weighs that much less
+        lines[0] += f"; an item needs about {report['users_needed']:,} users here, if each counts once"
+        lines[0] += ", and more of users who have many items" if most and most > 1 else ""
     user, item = (parameters.get(name) for name in ("user", "by" if "by" in parameters else "item"))
     columns = [item] if isinstance(item, str) else item or []
     levels, flag = parameters.get("levels"), "--by " if "by" in parameters else "--item "
