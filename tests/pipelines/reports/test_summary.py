@@ -215,7 +215,7 @@ PROMISE = {"user": "who", "item": "what", "epsilon": 0.5, "delta": 1e-8}
     ("command", "parameters", "chosen", "first", "more"),
     [
         ("histogram", {}, {"strategy": "law", "max_items": 16, "bound": 4},
-         ["with 16 items of a user at most", "epsilon = 0.5 and delta = 1e-08", "about 100 users here, if each counts once, and more of users who have many items"],
+         ["with 16 items of a user at most", "epsilon = 0.5 and delta = 1e-08", "if each counts once, and more of users"],
          ["--max-items, in place of a draw, may name more", "--domain FILE"]),
         ("histogram", {"max_items": 16}, {"strategy": "law", "max_items": 16, "bound": 4}, ["with 16 items"],
          ["another --max-items may name more", "--domain FILE"]),
