@@ -140,22 +140,21 @@ def _differing(sides: Sequence[Side]) -> list[str]:
 
 
 def asked(sides: Sequence[Side]) -> str:
-    """What all releases answer, in a few words; of which rows, if that is the same in all."""
+    """What all releases answer, in a few words; of which rows, and how much of a user, if that is the same in all."""
+    return title(alike(sides))
+
+
+def alike(sides: Sequence[Side]) -> dict[str, Any]:
+    """The report of the first release, but for what titles say of rows that is not the same in all."""
     report = sides[0].report
-    wheres = [side.report.get("details", {}).get("parameters", {}).get("where") for side in sides]
-    return title(
-        report
-        if len({*wheres}) == 1
-        else {
-            **report,
-            "details": {
-                **report["details"],
-                "parameters": {
-                    name: value for name, value in report["details"]["parameters"].items() if name != "where"
-                },
-            },
-        }
-    )
+    details = report.get("details", {})
+    differ = {name for name in ("where", "max_per_item") if len({side.parameters.get(name) for side in sides}) > 1}
+    common = {
+        part: {name: value for name, value in details[part].items() if name not in differ}
+        for part in ("parameters", "chosen")
+        if part in details
+    }
+    return {**report, "details": {**details, **common}}
 
 
 def _word(value: Any) -> str:

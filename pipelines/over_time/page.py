@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from headcount.pipelines.over_time.changes import Change, Found
-from headcount.pipelines.over_time.kind import asked
+from headcount.pipelines.over_time.kind import alike, asked
 from headcount.pipelines.over_time.numbers import Panel
 from headcount.pipelines.pages import charts, layout, texts
 from headcount.pipelines.pages.charts import Spark
 from headcount.pipelines.pages.parts import Part
+from headcount.pipelines.sinks.capped import called
 
 LISTED = 200  # changes in a table
 _LINES = 50  # rows that are drawn
@@ -73,8 +74,8 @@ def _lines(panel: Panel, changes: Sequence[Change], words: Worded, most: int) ->
         "does not show the row."
     )
     heads = [*words.heads, "first shown", "last shown", "real changes"]
-    what = panel.number.name.replace("_", " ")
-    return Part(what.capitalize(), drawn=charts.sparks(drawn, heads, len(panel.sides)), caption=caption)
+    what = called(alike(panel.sides), panel.number.name).replace("_", " ")
+    return Part(f"{what[:1].upper()}{what[1:]}", drawn=charts.sparks(drawn, heads, len(panel.sides)), caption=caption)
 
 
 def _spark(words: Worded, panel: Panel, row: int, real: int) -> Spark:

@@ -47,7 +47,7 @@ def _rows(report: Mapping[str, Any]) -> str:
     if not is_list(report) or not report["rows"]:
         return ""
     columns = [name for name in report["columns"] if not name.endswith(_BESIDE)] if not report.get("keys") else None
-    lines = table(columns or [*report["columns"]], _first(report)["shown"], report.get("keys", []))
+    lines = table(report, _first(report)["shown"], report.get("keys", []), only=columns)
     return "\n".join(line.removeprefix("  ") for line in lines)
 
 

@@ -18,6 +18,7 @@ from headcount.pipelines.pages.rows import Rows, noise_column, size_column
 from headcount.pipelines.reports import tree_rows
 from headcount.pipelines.reports.groups import MOST_ROWS, grouped, groups_of
 from headcount.pipelines.reports.summary import counted, in_range, much_left_out, nothing
+from headcount.pipelines.sinks.capped import called
 from headcount.pipelines.sinks.meanings import has_intervals, is_metric, total_metrics
 
 FIRST, SHOWN = 20, 50  # rows as bars: at once, and with those that are folded
@@ -90,7 +91,7 @@ def _counted(report: Report, rows: Rows) -> list[Part]:
     assert size is not None
     by_time = len(keys) == 1 and is_time(report, keys[0]) and number <= IN_ORDER
     shown = sorted(rows.largest, key=lambda row: str(row[keys[0]])) if by_time else rows.largest[:SHOWN]
-    heads = [*keys, size.replace("_", " ")]
+    heads = [*keys, called(report, size).replace("_", " ")]
     if has_intervals(report["columns"]):
         heads.append(_INTERVAL)
         caption = f"The thin line on a bar {INTERVAL_LINE}"
@@ -124,7 +125,11 @@ def _groups(report: Report, rows: Rows) -> list[Part]:
     if of is None:
         return []
     groups, keys = grouped(rows.largest, of), [key for key in report["keys"] if key not in of.per]
-    heads = [*keys, of.size.replace("_", " "), _INTERVAL if has_intervals(report["columns"]) else _RANGE]
+    heads = [
+        *keys,
+        called(report, of.size).replace("_", " "),
+        _INTERVAL if has_intervals(report["columns"]) else _RANGE,
+    ]
     line = INTERVAL_LINE if has_intervals(report["columns"]) else NOISE_LINE
     caption = f"The thin line on a bar {line} Each group has a scale of its own."
     made = [
@@ -147,7 +152,7 @@ def _levels(report: Report, rows: Rows) -> list[Part]:
         metrics = [name for name in columns if is_metric(name, columns)]
         return [
             Part(
-                f"{metric.replace('_', ' ').capitalize()}: {which}",
+                f"{_heading(report, metric)}: {which}",
                 [_OPENS],
                 tree=_tree(report, shown, metric, f"{metric}_"),
             )
@@ -180,7 +185,7 @@ def _metric(report: Report, rows: Rows, metric: str) -> Part:
     totals = total_metrics(columns)
     dots = metric not in totals or any(bar.low is not None and bar.low < 0 for bar in made)
     estimated = has_intervals(report["columns"], f"{metric}_")
-    heads = [*keys, metric.replace("_", " "), "range" if estimated else _RANGE]
+    heads = [*keys, called(report, metric).replace("_", " "), "range" if estimated else _RANGE]
     drawn = charts.bars(made, heads, dots=dots, shown=slice(0, FEW))
     rest = charts.bars(made, heads, dots=dots, shown=slice(FEW, None))
     number = report["rows"]
@@ -189,7 +194,7 @@ def _metric(report: Report, rows: Rows, metric: str) -> Part:
     where = "through a point" if dots else "on a bar"
     caption = f"The thin line {where} {TOTAL_LINE if estimated else NOISE_LINE}"
     return Part(
-        f"{metric.replace('_', ' ').capitalize()}: {of}{order}",
+        f"{_heading(report, metric)}: {of}{order}",
         [
             *([report["columns"][metric]] if metric in report["columns"] else []),
             *much_left_out(report) * (metric in totals),
@@ -198,6 +203,11 @@ def _metric(report: Report, rows: Rows, metric: str) -> Part:
         folded=(f"The next {len(made) - FEW:,}", rest) if len(made) > FEW else None,
         caption=caption,
     )
+
+
+def _heading(report: Report, metric: str) -> str:
+    words = called(report, metric).replace("_", " ")
+    return f"{words[:1].upper()}{words[1:]}"
 
 
 def _bar(row: Mapping[str, Any], names: Sequence[str], size: str, noise: str | None, begin: str = "") -> Bar:

@@ -12,6 +12,7 @@ from headcount.pipelines.pages.parts import INTERVAL_LINE, NOISE_LINE, TOTAL_LIN
 from headcount.pipelines.pages.rows import Rows
 from headcount.pipelines.reports.series import Series, SeriesOf, series_of
 from headcount.pipelines.reports.summary import SIZES, counted, in_range, much_left_out
+from headcount.pipelines.sinks.capped import called
 from headcount.pipelines.sinks.meanings import has_intervals, total_metrics
 
 Report = Mapping[str, Any]
@@ -31,7 +32,7 @@ def _part(report: Report, rows: Rows, of: SeriesOf, size: str, over: Sequence[An
     drawn = [
         _spark(series, of, size, begin, {value: place for place, value in enumerate(over)}) for series in rows.series
     ]
-    what, columns = size.replace("_", " "), report["columns"]
+    what, columns = called(report, size).replace("_", " "), report["columns"]
     number = len(rows.series)
     of_all = texts.several(rows.named, "key")
     heading = (
@@ -44,7 +45,7 @@ def _part(report: Report, rows: Rows, of: SeriesOf, size: str, over: Sequence[An
     heading = (
         f"{heading}, by {of.over}"
         if not begin
-        else f"{what.capitalize()} by {of.over}: {heading[:1].lower()}{heading[1:]}"
+        else f"{what[:1].upper()}{what[1:]} by {of.over}: {heading[:1].lower()}{heading[1:]}"
     )
     line = NOISE_LINE
     if has_intervals(columns, begin):

@@ -72,5 +72,5 @@ def summarized(report: Mapping[str, Any], of: GroupsOf, rows: Iterable[Mapping[s
         f"{asked[:1].lower()}{asked[1:]}: {report['rows']:,} rows, the {of.top:,} largest of each {per}{which}{ranges}:"
     )
     keys = [*of.per, *(key for key in report["keys"] if key not in of.per)]
-    lines = table([*report["columns"]], shown, keys, bars)
+    lines = table(report, shown, keys, bars)
     return "\n".join([head, *much_left_out(report), "", *lines, "", *counted(report), *missing(report)])

@@ -23,6 +23,7 @@ from headcount.pipelines.reports.summary import (
     summarize,
     title,
 )
+from headcount.pipelines.sinks.capped import called
 from headcount.pipelines.sinks.meanings import total_metrics
 
 MOST_ROWS = 1_000_000  # that are read to tell of series
@@ -92,7 +93,7 @@ def _summarized(report: Mapping[str, Any], of: SeriesOf, rows: pa.Table) -> str:
     ends = [f"{begin}{end}" for end in ("low", "high") if f"{begin}{end}" in report["columns"]]
     heads = [
         *of.keys,
-        f"mean {of.size.replace('_', ' ')}",
+        f"mean {called(report, of.size).replace('_', ' ')}",
         *(["low", "high"] if ends else []),
         "least",
         "on",

@@ -13,6 +13,7 @@ from headcount.mechanisms.calibration.intervals import half_range
 from headcount.mechanisms.columns.level_keys import LEVEL
 from headcount.mechanisms.partitions.select import in_items
 from headcount.pipelines.reports import tree_rows
+from headcount.pipelines.sinks.capped import called, cap_of, capped
 from headcount.pipelines.sinks.meanings import has_intervals, is_metric, total_metrics
 from headcount.pipelines.terminal import name, one_line
 
@@ -36,7 +37,7 @@ _TITLES = {
     "funnel": "How many users came to each step{by}",
     "retention": "How many users of each cohort came back{by}",
     "choose-bound": "How much one user may count",
-    "count-release": "The largest counts of users by {keys}",
+    "count-release": "The largest counts of {of} by {keys}",
     "distribution": "How likely each {keys} is",
     "heavy-hitters": "Each {keys} that many users have",
     "partitions": "Each {keys} that enough users have",
@@ -50,7 +51,7 @@ _TITLES = {
 
 def title(report: Mapping[str, Any]) -> str:
     """What a release answers, in a few words, and of which rows."""
-    return ", ".join(filter(None, (_answered(report), rows_counted(report))))
+    return ", ".join(filter(None, (_answered(report), capped(report), rows_counted(report))))
 
 
 def rows_counted(report: Mapping[str, Any]) -> str:
@@ -73,7 +74,8 @@ def _answered(report: Mapping[str, Any]) -> str:
         return f"Totals by {keys}" if report.get("keys") else f"How many {of} there are"
     known = _TITLES.get(command, "A private release by headcount {command}")
     by = f", by {keys}" if report.get("keys") else ""
-    return known.format(keys=keys, by=by, value=name(parameters.get("value", "")), command=name(command))
+    of = "events" if cap_of(report) > 1 else "users"
+    return known.format(keys=keys, by=by, value=name(parameters.get("value", "")), command=name(command), of=of)
 
 
 def is_list(report: Mapping[str, Any]) -> bool:
@@ -83,12 +85,12 @@ def is_list(report: Mapping[str, Any]) -> bool:
 
 def summarize(report: Mapping[str, Any], bars: bool = False) -> str:
     """All that is to be said of the rows, with bars if asked for; nothing, if they are no list that a reader looks through."""
-    columns, keys, unit = list(report["columns"]), report.get("keys", []), _unit(report)
+    keys, unit = report.get("keys", []), _unit(report)
     if unit is None:
         return ""
     lines = [heading(report)] if report["rows"] else nothing(report, unit)
     if report["rows"]:
-        lines += [*much_left_out(report), "", *table(columns, report["shown"], keys, bars), "", *counted(report)]
+        lines += [*much_left_out(report), "", *table(report, report["shown"], keys, bars), "", *counted(report)]
     lines += missing(report)
     return "\n".join(lines).rstrip("\n")
 
@@ -133,7 +135,8 @@ def counted(report: Mapping[str, Any]) -> list[str]:
     """What an estimate of the rows is of, and how much of one user it counts at most."""
     columns = report["columns"]
     if has_intervals(columns):
-        return [f"count is {columns['count']}"]
+        word = "count" if called(report, "count") == "count" else "each number"
+        return [f"{word} is {columns['count']}"]
     of_rows = [each for each in columns if each == "events" or each.startswith("sum_")]
     return [f"{each} is {columns[each]}" for each in of_rows if has_intervals(columns, f"{each}_")]
 
@@ -226,17 +229,22 @@ def _only_above(report: Mapping[str, Any]) -> bool:
 
 
 def table(
-    columns: Sequence[str], rows: Sequence[Mapping[str, Any]], keys: Sequence[str] = (), bars: bool = False
+    report: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
+    keys: Sequence[str] = (),
+    bars: bool = False,
+    only: Sequence[str] | None = None,
 ) -> list[str]:
-    """Rows as aligned lines: the columns of the key, its number and its range, or what there is in place of these; behind
-    them a bar for the number, if asked for: then each metric has a table of its own, with its range."""
+    """Rows as aligned lines: the columns of the key, its number and its range, or what there is in place of these, or `only`
+    some columns; behind them a bar for the number, if asked for: then each metric has a table of its own, with its range."""
+    columns = [*report["columns"]] if only is None else only
     if LEVEL in columns and keys:
         rows = tree_rows.in_order(rows, keys)
     metrics = [column for column in columns if keys and is_metric(column, columns)]
     if bars and metrics:
-        return [line for metric in metrics for line in ("", *_one_metric(metric, rows, keys))][1:]
+        return [line for metric in metrics for line in ("", *_one_metric(report, metric, rows, keys))][1:]
     if metrics:
-        return _metrics(metrics, rows, keys)
+        return _metrics(report, metrics, rows, keys)
     if keys:
         names = [each for each in ("rank", *keys, *SIZES) if each in columns]
         names = [each for each in names if each != "bounded_count" or "count" not in columns]
@@ -245,7 +253,7 @@ def table(
         names = list(columns)
     ranged = has_ranges({"columns": columns})
     cells = [
-        [_BESIDE.get(each, each) if keys else each for each in names],
+        [_BESIDE.get(each, called(report, each)) if keys else each for each in names],
         *([_cell_of(row, each, each in keys, bool(keys), ranged) for each in names] for row in rows),
     ]
     lines = aligned(cells, [isinstance(rows[0][each], str) for each in names])
@@ -272,22 +280,26 @@ def in_range(value: Any, low: Any, high: Any, shown: Callable[[Any], str]) -> st
     return f"about {shown(first if low <= first <= high else value)}"
 
 
-def _metrics(metrics: Sequence[str], rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> list[str]:
+def _metrics(
+    report: Mapping[str, Any], metrics: Sequence[str], rows: Sequence[Mapping[str, Any]], keys: Sequence[str]
+) -> list[str]:
     """The keys with all metrics, each with its range, in as many tables below each other as the width of a line needs."""
     tables: list[tuple[list[str], list[str]]] = []
     for metric in metrics:
         beside = [*tables[-1][0], metric] if tables else [metric]
-        lines = _beside(beside, rows, keys)
+        lines = _beside(report, beside, rows, keys)
         if tables and max(map(len, lines)) <= _WIDE:
             tables[-1] = beside, lines
         else:
-            tables.append(([metric], _beside([metric], rows, keys)))
+            tables.append(([metric], _beside(report, [metric], rows, keys)))
     return [line for _, lines in tables for line in ("", *lines)][1:]
 
 
-def _beside(metrics: Sequence[str], rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> list[str]:
+def _beside(
+    report: Mapping[str, Any], metrics: Sequence[str], rows: Sequence[Mapping[str, Any]], keys: Sequence[str]
+) -> list[str]:
     """The keys with these metrics and their ranges, beside each other."""
-    head = [*keys, *(part for metric in metrics for part in (metric, "low to high"))]
+    head = [*keys, *(part for metric in metrics for part in (called(report, metric), "low to high"))]
     cells = [[*(cell(row[key], True) for key in keys), *_ranged(row, metrics)] for row in rows]
     texts = [isinstance(rows[0][key], str) for key in keys]
     return aligned([head, *cells], [*texts, *[False] * (len(head) - len(keys))])
@@ -302,7 +314,9 @@ def _ranged(row: Mapping[str, Any], metrics: Sequence[str]) -> list[str]:
     return found
 
 
-def _one_metric(metric: str, rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> list[str]:
+def _one_metric(
+    report: Mapping[str, Any], metric: str, rows: Sequence[Mapping[str, Any]], keys: Sequence[str]
+) -> list[str]:
     """The keys with one metric, its range and a bar."""
     cells = []
     for row in rows:
@@ -310,7 +324,9 @@ def _one_metric(metric: str, rows: Sequence[Mapping[str, Any]], keys: Sequence[s
         numbers = [number_in(row[metric], low, high), cell(low, False), cell(high, False)]
         cells.append([*(cell(row[key], True) for key in keys), *numbers])
     texts = [isinstance(rows[0][key], str) for key in keys] + 3 * [False]
-    return _with_bars(aligned([[*keys, metric, "low", "high"], *cells], texts), [row[metric] for row in rows])
+    return _with_bars(
+        aligned([[*keys, called(report, metric), "low", "high"], *cells], texts), [row[metric] for row in rows]
+    )
 
 
 def number_in(value: Any, low: Any, high: Any) -> str:
@@ -362,9 +378,8 @@ def _unit(report: Mapping[str, Any]) -> str | None:
 
 
 def _left_out(report: Mapping[str, Any]) -> str:
-    return (
-        f"the bound left out about {100 * report['share_left_out']:.0f} % of the {_counted(report)} of the items shown"
-    )
+    what = "what is counted" if cap_of(report) > 1 else f"the {_counted(report)}"
+    return f"the bound left out about {100 * report['share_left_out']:.0f} % of {what} of the items shown"
 
 
 def _and(words: Sequence[str]) -> str:

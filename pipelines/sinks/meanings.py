@@ -9,6 +9,7 @@ from typing import Any
 from headcount.mechanisms.columns.fields import Field
 from headcount.mechanisms.columns.keys import Keys
 from headcount.mechanisms.columns.level_keys import ALL, LEVEL, OTHER
+from headcount.pipelines.sinks.capped import at_most
 
 _NOISE = "not what bounding or an assumption did to it"
 
@@ -113,11 +114,11 @@ def meanings(
 ) -> dict[str, str]:
     """{column: what it means} of rows with these columns, in their order; those that only a program reads are left out. `keys`
     are what the columns of the key mean, and `report` is that of the rows: what is counted, and how much of one user."""
-    known = {**_ANY, **_metric_meanings(columns, report), **keys}
+    known = {**_ANY, **_metric_meanings(columns, [*keys], report), **keys}
     for column in columns:
         known |= _BESIDE.get(column, {}) if column not in keys else {}
     if report.get("command") == "histogram" and "details" in report:
-        known |= _histogram_meanings(columns, report["details"])
+        known |= _histogram_meanings(columns, [*keys], report["details"])
     if columns[:2] == ["low", "high"]:
         known |= _RANGES
     known |= keys
@@ -130,20 +131,21 @@ def has_intervals(columns: Mapping[str, str], of: str = "") -> bool:
     return _OFF in columns.get(f"{of}low", "")
 
 
-def _histogram_meanings(columns: Collection[str], details: Mapping[str, Any]) -> dict[str, str]:
+def _histogram_meanings(columns: Collection[str], keys: Sequence[str], details: Mapping[str, Any]) -> dict[str, str]:
     """What is counted, in the numbers that were given or chosen: of one user at most c on one item, and at most B in all."""
     of, chosen = details["parameters"]["of"], details.get("chosen", {})
     left = f"the {of} of the item that were left after limiting how much each user counts, with noise"
+    cap = chosen.get("max_per_item") or details["parameters"].get("max_per_item")
+    most_of_one = f", {at_most(cap, keys)}" if cap and of == "events" else ""
     if "count" not in columns:
-        return {"bounded_count": f"{left}: the true number may be far above it"}
-    cap, most = chosen.get("max_per_item"), chosen.get("totals_bound", 0)
+        return {"bounded_count": f"{left}{most_of_one}: the true number may be far above it"}
+    most = chosen.get("totals_bound", 0)
     if LEVEL in columns:
-        counted = _of_node(of, cap, details["parameters"].get("home", False))
+        counted = _of_node(of, cap and at_most(cap, keys[-1:]), details["parameters"].get("home", False))
     elif of == "users":
         counted = f"users of the item; at most {most:,} items of one user count in all"
     elif cap:
-        one = f"at most {cap:,} of one user on one item count"
-        counted = f"events of the item, of which {one}, and at most {most:,} of one user in all"
+        counted = f"events of the item, {at_most(cap, keys)}, and at most {most:,} of a user in all"
     else:
         counted = f"events of the item; at most {most:,} of one user count in all"
     return {
@@ -153,10 +155,9 @@ def _histogram_meanings(columns: Collection[str], details: Mapping[str, Any]) ->
     }
 
 
-def _of_node(of: str, cap: int | None, home: bool) -> str:
+def _of_node(of: str, most: str | None, home: bool) -> str:
     if of == "events":
-        one = f", of which at most {cap:,} of one user on one leaf count" if cap else ""
-        return f"events of the node{one}; the numbers of a node's children add up to its own"
+        return f"events of the node{f', {most}' if most else ''}; the numbers of a node's children add up to its own"
     if home:
         return "users of the node, each where it has the most rows; the numbers of a node's children add up to its own"
     return (
@@ -167,7 +168,7 @@ def _of_node(of: str, cap: int | None, home: bool) -> str:
 # Metrics of keys, by how their columns begin; `count` stands for how many rows of one user on one item count.
 _METRICS = {
     "users": "an estimate of the true number of users",
-    "events": "an estimate of the number of events, of which {count} count",
+    "events": "an estimate of the number of events, {count}",
     "bounded_users": "the users that were left after limiting on how many items each counts, with noise",
     "bounded_events": "the events that were left after limiting how much each user counts, with noise",
     "sum_": "an estimate of the sum of the values, each cut to its range, of the rows that count, {count}",
@@ -211,12 +212,14 @@ def total_metrics(columns: Collection[str]) -> list[str]:
     return [name for name in names if name in columns and is_metric(name, columns)]
 
 
-def _metric_meanings(columns: Sequence[str], report: Mapping[str, Any]) -> dict[str, str]:
+def _metric_meanings(columns: Sequence[str], keys: Sequence[str], report: Mapping[str, Any]) -> dict[str, str]:
     found: dict[str, str] = {}
     details = report.get("details", {})
     parameters, cap = details.get("parameters", {}), details.get("chosen", {}).get("max_per_item")
     shares, ratios = (_named(parameters.get(kind)) for kind in ("share", "ratio"))
-    count = f"{'a limited number' if cap is None else f'at most {cap:,}'} of one user on one item"
+    count = (
+        at_most(cap, [*keys][-1:] if LEVEL in columns else [*keys]) if cap else "a limited number of a user on one item"
+    )
     for column in columns:
         if is_quantile(column, columns):
             found |= {column: _QUANTILE}

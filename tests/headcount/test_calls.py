@@ -101,8 +101,7 @@ def test_users_are_counted_unless_events_are_asked_for(data):
     cap, most = (found.report["details"]["chosen"][name] for name in ("max_per_item", "totals_bound"))
     assert cap < 100
     assert found.report["columns"]["count"] == (
-        f"an estimate of the events of the item, of which at most {cap} of one user on one item count, and at most {most:,} of "
-        "one user in all"
+        f"an estimate of the events of the item, at most {cap} of a user on one item, and at most {most:,} of a user in all"
     )
     for result, truth in ((users, {"a": 1501, "b": 1500}), (found, {"a": 6000 + cap, "b": 6000})):
         for row in result.table.to_pylist():

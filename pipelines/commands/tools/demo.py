@@ -66,7 +66,7 @@ def shown(report: Mapping[str, Any], truth: Mapping[str, int]) -> str:
     """The rows of a report with bars, as its job shows them, and the true number of users beside them."""
     if not report["shown"]:
         return summarize(report)
-    head, *lines = table([*report["columns"]], report["shown"], report["keys"], bars=True)
+    head, *lines = table(report, report["shown"], report["keys"], bars=True)
     wide = max(map(len, lines))
     beside = [f"{truth.get(row['item'], 0):,}" for row in report["shown"]]
     lines = [f"{line:<{wide}}  {true:>10}" for line, true in zip((head, *lines), ("true users", *beside), strict=True)]

@@ -16,6 +16,7 @@ from headcount.pipelines.ledger.records import make_dataset
 from headcount.pipelines.pages import rows as page_rows
 from headcount.pipelines.pages import texts
 from headcount.pipelines.pages.release import release_page
+from headcount.pipelines.sinks import capped
 from tests.called_jobs import OF_EVENTS, called
 from tests.fixed_key import write_fixed_key
 from tests.golden import events
@@ -131,7 +132,7 @@ def test_each_metric_has_a_chart_of_its_own(saved, job):
     metrics = [name for name in columns if f"{name}_low" in columns]
     heads = {"range of the noise", "range"}
     charts = [table for table in page.tables if {*table[0][-1:]} & heads and len(table) == first + 1]
-    assert [chart[0][-2] for chart in charts] == [name.replace("_", " ") for name in metrics]
+    assert [chart[0][-2] for chart in charts] == [capped.called(report, name).replace("_", " ") for name in metrics]
     for name, chart in zip(metrics, charts, strict=True):
         for item, drawn, number, beside in chart[1:]:
             row = rows[item]

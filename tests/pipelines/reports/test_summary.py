@@ -65,7 +65,7 @@ def told(of, chosen, columns=("item", "count", "noise_stddev", "low", "high", "b
         (
             "events",
             {"max_per_item": 5, "totals_bound": 1259},
-            "events of the item, of which at most 5 of one user on one item count, and at most 1,259 of one user in all",
+            "events of the item, at most 5 of a user on one item, and at most 1,259 of a user in all",
         ),
         ("events", {"totals_bound": 100}, "events of the item; at most 100 of one user count in all"),
     ],
@@ -109,9 +109,9 @@ def test_events_and_sums_of_an_aggregate_say_how_many_rows_of_one_user_count():
     columns = ["country", *(f"{name}{part}" for name in names for part in ("", *PARTS))]
     made = meanings(columns, {}, {"command": "aggregate", "details": {"chosen": {"max_per_item": 1000}}})
     said = {
-        "events": "an estimate of the number of events, of which at most 1,000 of one user on one item count",
-        "sum_price": "an estimate of the sum of the values, each cut to its range, of the rows that count, at most 1,000 of "
-        "one user on one item",
+        "events": "an estimate of the number of events, at most 1,000 of a user on one item",
+        "sum_price": "an estimate of the sum of the values, each cut to its range, of the rows that count, at most 1,000 of a "
+        "user on one item",
     }
     assert {name: made[name] for name in said} == said
     lines = summarize(metrics(*names) | {"columns": made}).splitlines()
