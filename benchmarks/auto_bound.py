@@ -88,7 +88,7 @@ def try_all(shard: Shard, bounds: Sequence[int], budgets: Sequence[Budget]) -> d
     found: dict[Budget, dict[Way, Worth]] = {budget: {} for budget in budgets}
     draws = max(1, min(MOST_DRAWS, DRAWN_PAIRS // len(shard.count)))
     for bound in bounds:
-        caps = [None, *(cap for cap in tuning.CAPS_OF_ONE_STAGE if cap <= bound)]
+        caps = [None, *(cap for cap in tuning.CAPS if cap <= bound)]
         samples = [dict(bounded_sums([shard], bound, caps, seed(k))) for k in range(draws if bound < most else 1)]
         for cap, noise, budget in itertools.product(caps, NOISES, budgets):
             plan = plan_for(budget, bound, cap, noise, RELATION)

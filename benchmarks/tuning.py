@@ -182,7 +182,7 @@ JOBS: dict[str, Job] = {
         "histogram",
         lambda log: EVENTS | {"method": "one-stage"},
         BOUNDED,
-        "CHOICE_SHARE_FOR_ERROR GAUSSIAN_NOISE_DELTA LEAST_COUNT_BY_NOISE BOUNDS_OF_ONE_STAGE CAPS_OF_ONE_STAGE MISSED",
+        "CHOICE_SHARE_FOR_ERROR GAUSSIAN_NOISE_DELTA LEAST_COUNT_BY_NOISE BOUNDS_OF_ONE_STAGE MISSED",
     ),
     "one stage, most items": Job(
         "histogram",
@@ -236,7 +236,6 @@ JOBS: dict[str, Job] = {
         lambda log: PROMISE | {name: "value:auto" for name in ("mean", "variance")} | {"users": True},
         of_items("mean_value", "means"),
         "RANGE_CHOICE_SHARE AGGREGATE_PRECISION LEFT_OUT_PRICE_OF_AGGREGATE RATIO_NOISE_PRICE ITEMS_OF_AGGREGATE RANGE_ENDS "
-        "CAPS_OF_AGGREGATE "
         "MEAN_WEIGHT VARIANCE_WEIGHT COUNT_WEIGHT KEY_VARIANCE TAKEN_FOR_MISSING POOLING_ROUNDS POOLING_STEPS "
         "POOLING_STIFFNESS",
     ),

@@ -190,10 +190,9 @@ ITEMS_OF_DISTINCT = tuple(2**k for k in range(21))
 BOUNDS_OF_ONE_STAGE = tuple(sorted({round(10 ** (step / 6)) for step in range(25)}))
 BOUNDS_OF_ESTIMATES = tuple(2**power for power in range(14))
 
-#: Events of one user on one item: in one stage (`bound_choice.joint`); that count, in estimates and aggregates
-#: (`histogram.stages`, `aggregate.stages`); and in aggregates that count none. These could be one menu.
-CAPS_OF_ONE_STAGE, CAPS = (1, 2, 3, 5, 10, 20, 50, 100), (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-CAPS_OF_AGGREGATE = (1, 3, 10, 100, 1000)
+#: Events of one user on one item that count (`bound_choice.joint`, `histogram.stages`, `levels.stages`, `aggregate.stages`). What
+#: is counted hangs on it: few of them, so that two releases of one log choose the same.
+CAPS = (1, 3, 10, 30, 100, 300, 1000)
 
 #: Events of each user in totals of groups, ten in every factor of ten (`histogram.stages`, `aggregate.stages`).
 NORMS_OF_TOTALS = tuple(sorted({round(10 ** (step / 10)) for step in range(71)}))

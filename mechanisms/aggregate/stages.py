@@ -336,9 +336,7 @@ class AggregateStages:
         ]
 
     def _candidates(self) -> tuple[KeysCandidate, ...]:
-        caps: tuple[int, ...] = tuning.CAPS_OF_AGGREGATE if self.account.cap_choice is None else tuning.CAPS
-        if self.max_per_item is not None:
-            caps = (self.max_per_item,)
+        caps = tuning.CAPS if self.max_per_item is None else (self.max_per_item,)
         found, metrics = [], self.metrics.each
         totals = sum(metric.is_total for metric in metrics)
         of_each = (totals + tuning.RATIO_NOISE_PRICE * (len(metrics) - totals)) / len(metrics)

@@ -61,7 +61,7 @@ class JointChoice(SumsChoice):
     @cached_property
     def candidate_grid(self) -> CandidateGrid:
         """The bounds and caps that are looked at."""
-        caps = tuning.CAPS_OF_ONE_STAGE if self.max_per_item is None else (self.max_per_item,)
+        caps = tuning.CAPS if self.max_per_item is None else (self.max_per_item,)
         return CandidateGrid(tuning.BOUNDS_OF_ONE_STAGE, caps)
 
     @cached_property
@@ -109,7 +109,9 @@ class JointChoice(SumsChoice):
             "method": self.name,
             "objective": self.objective,
             "bounds": f"{min(bounds)} to {max(bounds)}",
-            "caps on one item": "1 to 100, or none" if self.max_per_item is None else self.max_per_item,
+            "caps on one item": f"1 to {tuning.CAPS[-1]:,}, or none"
+            if self.max_per_item is None
+            else self.max_per_item,
             "noise": "laplace or gaussian" if self.noise == "auto" else self.noise,
             "candidates": len(self.candidates),
         }
