@@ -190,7 +190,7 @@ ITEMS_OF_DISTINCT = tuple(2**k for k in range(21))
 BOUNDS_OF_ONE_STAGE = tuple(sorted({round(10 ** (step / 6)) for step in range(25)}))
 BOUNDS_OF_ESTIMATES = tuple(2**power for power in range(14))
 
-#: Events of one user on one item that count (`bound_choice.joint`, `histogram.stages`, `levels.stages`, `aggregate.stages`). What
+#: Events of one user on one item that count (`bound_choice.joint`, and the `stages` of histogram, levels and aggregate). What
 #: is counted hangs on it: few of them, so that two releases of one log choose the same.
 CAPS = (1, 3, 10, 30, 100, 300, 1000)
 
