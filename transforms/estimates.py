@@ -52,7 +52,7 @@ from headcount.transforms.core.windows import WindowKey, every, window_keys
 from headcount.transforms.partitions import NamedItems, PackShards
 
 Stage = Literal["counts", "totals"]
-OfStage = Callable[[Shard, Any], Shard]  # what users add to a stage, by what was released before it
+OfStage = Callable[[Any, Any], Shard]  # what users add to a stage, by what was released before it
 
 
 def estimated(
@@ -151,14 +151,15 @@ class NoisyStage(beam.PTransform):
         release: Release,
         shards: int,
         item_type: type,
+        unpack: Callable[[bytes], Any] = unpack_shard,
     ) -> None:
         super().__init__()
         self._stage, self._plan, self._named, self._groups = stage, plan, named, groups
-        self._release, self._shards, self._item_type = release, shards, item_type
+        self._release, self._shards, self._item_type, self._unpack = release, shards, item_type, unpack
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
         stage, decided = self._stage, beam.pvalue.AsSingleton(self._plan)
-        bound = _Bound(stage, self._release, f"{full_label(rows)}/Bounded", self._shards)
+        bound = _Bound(stage, self._release, f"{full_label(rows)}/Bounded", self._shards, self._unpack)
         # Where there is no such stage, nothing is bounded, and nothing gets noise. Groups are so few that one shard has them.
         parts = 1 if stage == "totals" else self._shards
         noisy = Noise(
@@ -239,8 +240,9 @@ def _complete(_: NamesPlan, partly: PartlyPublic, named: NamedBatches) -> tuple[
 class _Bound(Ahead):
     """Packed shards -> what each user adds to one stage. The key is fetched on the worker."""
 
-    def __init__(self, stage: Stage, release: Release, label: str, number: int) -> None:
+    def __init__(self, stage: Stage, release: Release, label: str, number: int, unpack: Callable[[bytes], Any]) -> None:
         self._stage, self._release, self._label, self._number = stage, release, label, number
+        self._unpack = unpack
 
     def setup(self) -> None:
         self._keys = window_keys(self._release)
@@ -260,7 +262,7 @@ class _Bound(Ahead):
         self, packed: tuple[int, bytes], plan: Any, groups: Any, by_group: OfStage | None, own: WindowKey
     ) -> Iterator[pa.RecordBatch]:
         number, data = packed
-        shard = unpack_shard(data)
+        shard = self._unpack(data)
         if groups is not None and by_group is not None:
             shard = by_group(shard, groups)
         steps = plan.counts_steps if self._stage == "counts" else plan.totals_steps

@@ -101,7 +101,9 @@ class NoisySums:
         return cls(rows.column("item"), sums, stddev, trees, deviations, spreads)
 
     def counts(self, kind: str) -> tuple[np.ndarray, float]:
-        """The noisy users or events, and the standard deviation of their noise."""
+        """The noisy users, events, or events with a value, and the standard deviation of their noise."""
+        if kind.startswith("valued"):
+            return self.typical_with_value(int(kind.removeprefix("valued")))
         name = "rows" if kind == "events" else kind
         return self.sums[name], self.stddev[name]
 

@@ -1,14 +1,15 @@
 """What each user adds to the sums: at most m keys, of at most c rows each, as whole numbers by (user, key).
 
-Keys and rows are uniform samples. The lane of a user's keys is known by its keys and their numbers of rows, that of the rows
+Keys and rows are uniform samples. The sums of a range see a sample of the rows that have a value of it: only the room that
+these leave is for rows without one. The lane of a user's keys is known by its keys and their numbers of rows, that of the rows
 on one key by the user, the key and their number: so a repeated run draws the same sample, and no value has a part in who is
-drawn.
+drawn, but whether it is there.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -26,12 +27,31 @@ from headcount.mechanisms.randomness.lanes import Lanes
 from headcount.mechanisms.randomness.subkeys import block_key, lane_key
 
 _WHOLE = 2**VALUE_BITS
+_MISSING = HALVES[-1]
 
 
-def bounded_rows(shard: ValueShard, plan: MeasuresPlan, subkeys: Sequence[bytes]) -> ValueShard:
-    """At most m keys of each user, and of each a sample of at most c rows; `subkeys` are those of the plan's steps."""
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    """At most c rows of each (user, key), and likewise for each range those that have a value of it: other numbers of the same
+    rows."""
+
+    rows: ValueShard
+    of_values: Mapping[int, ValueShard]
+
+    def missing(self, value: int) -> np.ndarray:
+        """How many rows without a value of this range each (user, key) has room for beside those with one."""
+        return self.rows.pairs.count - self.of_values[value].pairs.count
+
+
+def bounded_rows(shard: ValueShard, plan: MeasuresPlan, subkeys: Sequence[bytes]) -> Sample:
+    """At most m keys of each user, and of each samples of at most c rows; `subkeys` are those of the plan's steps."""
     kept = shard.keep(sampled_items(shard.pairs, plan.max_items, subkeys[0]))
-    return limit_rows(kept, plan.max_per_item, subkeys[1])
+    rows, of_values = limit_rows(kept, plan.max_per_item, subkeys[1]), {}
+    for value in {measure.value for measure in plan.measures if measure.kind != "flag"} - {-1}:
+        lacking = kept.values[value] == MISSING
+        valued = dataclasses.replace(kept, count=np.where(lacking, 0, kept.count))
+        of_values[value] = limit_rows(valued, plan.max_per_item, subkeys[1]) if lacking.any() else rows
+    return Sample(rows, of_values)
 
 
 def limit_rows(shard: ValueShard, rows: int, subkey: bytes) -> ValueShard:
@@ -60,16 +80,19 @@ def limit_rows(shard: ValueShard, rows: int, subkey: bytes) -> ValueShard:
     return dataclasses.replace(shard, pairs=dataclasses.replace(shard.pairs, count=totals), count=count)
 
 
-def measured(shard: ValueShard, measures: Sequence[Measure]) -> dict[str, np.ndarray]:
+def measured(sample: Sample, measures: Sequence[Measure]) -> dict[str, np.ndarray]:
     """What each (user, key) adds to each measure, in units of 2**-bits. Sums and what stands beside them are rounded towards 0:
     rounding makes no contribution longer. To a tree it adds its rows, each on its leaf: one leaf for each row, pair after pair.
     A row without a value adds to what is missing, and to nothing else of its range.
     """
     found = {}
     for measure in measures:
+        shard = sample.of_values.get(measure.value, sample.rows)
         if measure.kind == "tree":
             own = shard.values[measure.value]
             found[measure.name] = np.repeat(leaf_of(own), np.where(own == MISSING, 0, shard.count))
+        elif measure.kind == _MISSING:
+            found[measure.name] = sample.missing(measure.value) << measure.bits
         elif measure.kind == "users":
             found[measure.name] = np.ones(len(shard.pairs.item), dtype=np.int64)
         elif measure.kind == "flag":
@@ -91,8 +114,6 @@ def _met(own: np.ndarray, starts: np.ndarray) -> np.ndarray:
 def _of_rows(kind: str, own: np.ndarray) -> np.ndarray:
     """What each row adds, by its value, in units of 2**-VALUE_BITS."""
     lacking = own == MISSING
-    if kind == "missing":
-        return np.where(lacking, _WHOLE, 0)
     return np.where(lacking, 0, _OF_ROW[kind](np.where(lacking, 0, own)))
 
 
@@ -138,39 +159,39 @@ def bounded_batch(
     shard: ValueShard, plan: MeasuresPlan, subkeys: Sequence[bytes], label: str, part: int = 0
 ) -> pa.RecordBatch:
     """The users' contributions by key, as a batch that carries its bound; `label` names what did the bounding."""
-    bounded = bounded_rows(shard, plan, subkeys)
-    added = measured(bounded, plan.measures)
-    check_kept(bounded, added, plan)
+    sample = bounded_rows(shard, plan, subkeys)
+    added = measured(sample, plan.measures)
+    check_kept(sample, added, plan)
     bound = promise_of(plan.steps, shard.pairs.bound, label)
-    batch = dataclasses.replace(bounded.pairs, bound=bound).to_batch(part).drop_columns("count")
+    batch = dataclasses.replace(sample.rows.pairs, bound=bound).to_batch(part).drop_columns("count")
     for measure in plan.measures:
         column = pa.array(added[measure.name])
         if measure.kind == "tree":
-            leaves = bounded.pairs.count - lacking_rows(bounded, measure.value)
+            leaves = sample.of_values[measure.value].pairs.count
             column = pa.LargeListArray.from_arrays(pa.array(np.append(0, np.cumsum(leaves))), column)
         batch = batch.append_column(measure.name, column)
     return batch
 
 
-def lacking_rows(shard: ValueShard, value: int) -> np.ndarray:
-    """How many rows of each (user, key) lack the value of this place."""
-    return run_sums(np.where(shard.values[value] == MISSING, shard.count, 0), shard.starts[:-1])
-
-
-def check_kept(bounded: ValueShard, added: dict[str, np.ndarray], plan: MeasuresPlan) -> None:
+def check_kept(sample: Sample, added: dict[str, np.ndarray], plan: MeasuresPlan) -> None:
     """Refuses contributions that are beyond what the noise was made for."""
-    rows = bounded.pairs.count
-    kept = int(bounded.pairs.rows_per_user().max(initial=0)) <= plan.max_items
+    pairs = sample.rows.pairs
+    rows = pairs.count
+    kept = int(pairs.rows_per_user().max(initial=0)) <= plan.max_items
     kept &= int(rows.max(initial=0)) <= plan.max_per_item
     for measure in plan.measures:
         own = added[measure.name]
+        if measure.value >= 0 and measure.kind != "flag":
+            valued = sample.of_values[measure.value].pairs.count
+            kept &= bool(np.all(valued <= rows))
         if measure.kind == "tree":
-            kept &= len(own) == int((rows - lacking_rows(bounded, measure.value)).sum())
+            kept &= len(own) == int(valued.sum())
             kept &= bool(np.all((own >= 0) & (own < LEAVES)))
         elif measure.kind == "flag":
             kept &= bool(np.all(np.abs(own) <= 1))
         elif measure.value >= 0:
-            kept &= bool(np.all(np.abs(own) <= rows << measure.bits))
+            most = rows - valued if measure.kind == _MISSING else valued
+            kept &= bool(np.all(np.abs(own) <= most << measure.bits))
     for measure in plan.measures:
         if measure.kind == HALVES[0]:
             halves = [added[f"{kind}{measure.value}"] for kind in HALVES]

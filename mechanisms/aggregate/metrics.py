@@ -174,9 +174,25 @@ class Metrics:
 
     @property
     def totals(self) -> tuple[str, ...]:
-        """Which of users and events there must be totals of, so that metrics can be calibrated by them."""
-        asked = {metric.kind for metric in self.each if metric.is_total}
-        return tuple(kind for kind, by in (("users", {"users"}), ("events", {"events", "sum"})) if asked & by)
+        """What there must be totals of, so that metrics can be calibrated by them: users, events, and for sums the rows that
+        have a value of their range, `valued0` and so on. Where no row lacks the one there is, these are events."""
+        of_rows = [each.kind if each.of is None else self.rows_of(each.of) for each in self.each if each.is_total]
+        kinds = [*COUNTS, *(f"valued{place}" for place in range(len(self.values)))]
+        return tuple(kind for kind in kinds if kind in of_rows)
+
+    def rows_of(self, of: ValueRange) -> str:
+        """The rows that have a value of a range, as they are called in totals."""
+        return "events" if self.only_values and len(self.values) == 1 else f"valued{self.values.index(of)}"
+
+    @property
+    def counts_rows(self) -> bool:
+        """Whether there are totals of rows."""
+        return any(kind != "users" for kind in self.totals)
+
+    @property
+    def only_values(self) -> bool:
+        """Whether all is of values, so that rows without any of them do not matter."""
+        return not any(metric.kind in (*COUNTS, "share") for metric in self.each)
 
     @property
     def only_users(self) -> bool:

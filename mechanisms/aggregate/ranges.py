@@ -3,8 +3,8 @@
 The grid is 1, 2, 5, 10, ... from 10^-9 to 10^12, whatever the data are. A small U cuts values, which makes sums too low, and a
 large one has noise in proportion to it. The expected error is least where the users whose values are above U are as many as
 noise: so U is a quantile, as in the paper of `bound_choice`, of a rank that noise, keys and bounds give, which are public by
-then. From an end to the next, a_i is the part of that step that the values of a user reach, in the mean over its rows, and A_i
-the sum over users:
+then. From an end to the next, a_i is the part of that step that the values of a user reach, in the mean over its rows that
+have one, and A_i the sum over users:
 
     loss(U_i) = max(0, t - A_(i-1), A_i - t),          t = noise + tau,
 
@@ -30,7 +30,7 @@ from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget, sum_up
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.run_sums import run_sums
-from headcount.mechanisms.batches.shards import MOST_COUNT
+from headcount.mechanisms.batches.shards import MISSING, MOST_COUNT
 from headcount.mechanisms.batches.value_rows import ValueShard
 from headcount.mechanisms.choice.base import TableChoice
 from headcount.mechanisms.choice.exponential import default_tau, em_exponents, select
@@ -101,11 +101,12 @@ class RangeChoice(TableChoice):
         """What the users of a shard add."""
         starts = shard.starts[shard.pairs.offsets]
         count = np.minimum(shard.count, MOST_COUNT)
-        rows = np.repeat(run_sums(count, starts[:-1]), np.diff(starts))  # of the user of each row
-        weight = (count / rows * _WEIGHT).astype(np.int64)
         table: list[int] = []
         for place, of in self.ranges.items():
-            values = np.nan_to_num(of.numbers(shard.values[place]), nan=0.0)  # a number that is missing reaches nothing
+            known = np.where(shard.values[place] == MISSING, 0, count)  # a row without a number has no weight
+            rows = np.repeat(run_sums(known, starts[:-1]), np.diff(starts))  # of the user of each row
+            weight = (known / np.maximum(rows, 1) * _WEIGHT).astype(np.int64)
+            values = np.nan_to_num(of.numbers(shard.values[place]), nan=0.0)
             size = np.minimum(np.abs(values) if of.low < 0 else np.maximum(values, 0.0), _ENDS[-1])
             step = np.clip(np.searchsorted(_ENDS, size) - 1, 0, len(tuning.RANGE_ENDS) - 2)  # the last that is begun
             low, high = _ENDS[step], _ENDS[step + 1]

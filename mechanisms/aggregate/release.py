@@ -170,6 +170,8 @@ class AggregateMechanism:
         if self.domain is not None:
             batches = (only_domain(batch, self.domain) for batch in batches)
         users = value_users_of(batches)
+        if self.metrics.only_values:
+            users = users.map(ValueShard.with_some_value)
         names, items = None, self.domain.sorted_names if isinstance(self.domain, Domain) else None
         if items is None:
             partly, pairs = self.domain if isinstance(self.domain, PartlyPublic) else None, users.map(_pairs)
@@ -197,7 +199,7 @@ class AggregateMechanism:
             rows, decision = released(noisy, None, None, plan, self.least, self.levels)
             return rows, decision if self.decides else None
         grouped = group_keys(noisy, self.metrics, plan.kept, plan.totals.stddev)
-        summed = users.map(lambda shard: total_rows(shard.pairs, grouped, self.metrics))
+        summed = users.map(lambda shard: total_rows(shard, grouped, self.metrics))
         bounded = bounded_users(summed, plan.totals_steps, release, f"{label}/Totals/Bounded")
         totals = noisy_counts(
             bounded,
@@ -336,8 +338,8 @@ def aggregate(
         "calibrated": calibrate == "totals" and bool(asked.totals),
         "precision": tuning.AGGREGATE_PRECISION,
         "ranges": len(asked.autos),
-        "capped": calibrate == "totals" and "events" in asked.totals and cap is None,
-        "users_too": calibrate == "totals" and len(asked.totals) == 2,
+        "capped": calibrate == "totals" and asked.counts_rows and cap is None,
+        "users_too": calibrate == "totals" and "users" in asked.totals and asked.counts_rows,
     }
     if isinstance(budget, Zcdp):
         account = zcdp_account(budget, **parts)

@@ -66,7 +66,7 @@ class AggregatePlan:
     @property
     def cap(self) -> int:
         """How many rows of a user on one key count at most, where rows are counted; else 0."""
-        return 0 if self.totals is None or "events" not in self.metrics.totals else self.kept.cap
+        return 0 if self.totals is None or not self.metrics.counts_rows else self.kept.cap
 
     def description(self) -> str:
         """What was chosen, in one line."""
@@ -203,7 +203,7 @@ class AggregateStages:
         totals_steps: tuple[Step, ...] = ()
         totals = None
         if self.calibrated:
-            totals_steps = (ClipNormStep(totals_norm(kept), 1 if pure else 2),)
+            totals_steps = (ClipNormStep(totals_norm(kept, len(self.metrics.totals)), 1 if pure else 2),)
             totals = self.shared.noise(totals_steps, totals_mu, account.pure_totals, pure)
             steps.append(totals.step("noise of the totals"))
         metrics = self.metrics if ranges is None else self.metrics.chosen(ranges.ends)

@@ -5,7 +5,8 @@ public by then. Each user's keys and rows on all groups, of at most c of its row
 is scaled down to a norm, summed, and gets noise. Where both are asked for, each has a bound that was chosen: few users have
 many keys, and it is their events that make the norm. Keys count several times in the vector, as often as the bound of events
 is a multiple of theirs, and users have less noise by that factor. Estimates of users and events follow as for the histogram.
-A sum is the mean times the events with a value; its interval is that of the key's own noisy sum, scaled up as its events are.
+A sum is the mean times the events with a value, which have totals of their own where rows may lack one; its interval is that
+of the key's own noisy sum, scaled up as these events are.
 
 What it assumes: what the bounds have left out spreads over keys of similar size like what they have kept, and its values are
 like those kept.
@@ -20,35 +21,35 @@ import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.aggregate.answers import Answer, NoisySums, mean_ratio, total_answer
-from headcount.mechanisms.aggregate.metrics import Metric, Metrics
+from headcount.mechanisms.aggregate.metrics import COUNTS, Metric, Metrics
 from headcount.mechanisms.batches.shards import MOST_COUNT, Shard
+from headcount.mechanisms.batches.value_rows import ValueShard
 from headcount.mechanisms.bound_choice.clip_choice import ClipBound
 from headcount.mechanisms.calibration.intervals import DEVIATIONS
 from headcount.mechanisms.histogram.estimates import Grouped, group_rows
 from headcount.mechanisms.histogram.groups import Calibrated, calibrate, cut_groups
 
 
-def totals_norm(kept: ClipBound) -> int:
-    """The norm of a user's vector, l1 for Laplace noise and else l2: of both totals at their bounds, where both are asked
-    for."""
-    times = 2 if kept.users_bound else 1
-    return kept.totals_bound * times if kept.noise == "laplace" else math.ceil(kept.totals_bound * math.sqrt(times))
+def totals_norm(kept: ClipBound, kinds: int) -> int:
+    """The norm of a user's vector, l1 for Laplace noise and else l2: of this number of totals, all at their bounds."""
+    return kept.totals_bound * kinds if kept.noise == "laplace" else math.ceil(kept.totals_bound * math.sqrt(kinds))
 
 
-def _times(kept: ClipBound) -> tuple[int, ...]:
-    """How often each total counts in a user's vector."""
-    return (kept.totals_bound // kept.users_bound, 1) if kept.users_bound else (1,)
+def _times(kept: ClipBound, kinds: int) -> tuple[int, ...]:
+    """How often each total counts in a user's vector: users, which come first, as often as their bound leaves room for."""
+    ones = (1,) * kinds
+    return (kept.totals_bound // kept.users_bound, *ones[1:]) if kept.users_bound else ones
 
 
 def group_keys(noisy: NoisySums, metrics: Metrics, kept: ClipBound, total_stddev: float) -> Grouped:
-    """The keys with the groups that they fall into, by the last of their noisy users and events that totals are made of."""
-    counts, noise = noisy.counts(metrics.totals[-1])
+    """The keys with the groups that they fall into, by their noisy events, or users if no rows are counted."""
+    counts, noise = noisy.counts("events" if metrics.counts_rows else "users")
     group = np.zeros(len(counts), dtype=np.int64)
     if len(counts):
         # Samples have their chance besides the noise: groups that were cut by it would be drawn to each other.
         chance = math.sqrt(noise**2 + float(np.maximum(counts, 0.0).mean()))
         group = cut_groups(counts, chance, total_stddev)
-    return Grouped(noisy.items, counts, noise, group, kinds=_times(kept), cap=kept.cap)
+    return Grouped(noisy.items, counts, noise, group, kinds=_times(kept, len(metrics.totals)), cap=kept.cap)
 
 
 def cells(grouped: Grouped, metrics: Metrics) -> pa.Array:
@@ -56,12 +57,13 @@ def cells(grouped: Grouped, metrics: Metrics) -> pa.Array:
     return pa.array(np.arange(grouped.number * len(metrics.totals)))
 
 
-def total_rows(pairs: Shard, grouped: Grouped, metrics: Metrics) -> Shard:
+def total_rows(shard: ValueShard, grouped: Grouped, metrics: Metrics) -> Shard:
     """The totals of each user by cell, of its rows of grouped keys."""
-    parts = [
-        group_rows(pairs, dataclasses.replace(grouped, cap=1) if kind == "users" else grouped)
-        for kind in metrics.totals
-    ]
+    parts = []
+    for kind in metrics.totals:
+        of = dataclasses.replace(grouped, cap=1) if kind == "users" else grouped
+        pairs = shard.pairs if kind in COUNTS else shard.valued_pairs(int(kind.removeprefix("valued")))
+        parts.append(group_rows(pairs, of))
     first, size = parts[0], len(parts)
     item = np.stack([part.item * size + place for place, part in enumerate(parts)], axis=1).ravel()
     counts = [np.minimum(part.count * times, MOST_COUNT) for part, times in zip(parts, grouped.kinds, strict=True)]
@@ -79,7 +81,8 @@ def calibrated(
     for kind, told, times in zip(metrics.totals, by_kind, grouped.kinds, strict=True):
         counts, noise = noisy.counts(kind)
         noises = noise, total_stddev / times
-        found_of = calibrate(counts, grouped.group, told / times, *noises, sampled=True, least=least)
+        least_of = least if kind in COUNTS else 0
+        found_of = calibrate(counts, grouped.group, told / times, *noises, sampled=True, least=least_of)
         made[kind] = found_of if noisy.deviations == DEVIATIONS else _wider(found_of, noisy.deviations / DEVIATIONS)
     found = {}
     for metric in metrics.each:
@@ -90,8 +93,9 @@ def calibrated(
             high = own.high + own.scale * noisy.may_be_missing(metric.kind)
             found[metric] = total_answer(metric, own.estimate, own.noise_stddev, (own.low, high))
         else:
-            found[metric] = _scaled_sum(noisy, metric, metrics, made["events"])
-    return found, made[metrics.totals[-1]].left_out
+            kind = metrics.rows_of(metric.of)
+            found[metric] = _scaled_sum(noisy, metric, metrics, kind, made[kind])
+    return found, made["events" if "events" in made else metrics.totals[-1]].left_out
 
 
 def _wider(told: Calibrated, by: float) -> Calibrated:
@@ -100,11 +104,11 @@ def _wider(told: Calibrated, by: float) -> Calibrated:
     return dataclasses.replace(told, low=low, high=high, below=by * told.below, above=by * told.above)
 
 
-def _scaled_sum(noisy: NoisySums, metric: Metric, metrics: Metrics, events: Calibrated) -> Answer:
-    """The mean of a key times its events, within the interval of its own noisy sum, scaled up as its events are; the noise of
-    that scale is what the events have beyond their own."""
+def _scaled_sum(noisy: NoisySums, metric: Metric, metrics: Metrics, kind: str, events: Calibrated) -> Answer:
+    """The mean of a key times its events with a value, within the interval of its own noisy sum, scaled up as these are; the
+    noise of that scale is what the events have beyond their own."""
     value, noise = noisy.total(metric, metrics.values)
-    rows, own = noisy.counts("events")
+    _, own = noisy.counts(kind)
     scale, size = events.scale, np.maximum(events.estimate, own)
     estimate = scale * value
     of_scale = np.sqrt(np.maximum(events.noise_stddev**2 - (scale * own) ** 2, 0.0)) / size
@@ -116,6 +120,5 @@ def _scaled_sum(noisy: NoisySums, metric: Metric, metrics: Metrics, events: Cali
     assert metric.of is not None
     number = metrics.values.index(metric.of)
     ratio, _, _ = mean_ratio(noisy, number)
-    with_value = np.clip(noisy.typical_with_value(number)[0] / np.where(rows > 0, rows, 1.0), 0.0, 1.0)
-    told = events.estimate * with_value * (metric.of.midpoint + metric.of.half * ratio)
+    told = events.estimate * (metric.of.midpoint + metric.of.half * ratio)
     return dataclasses.replace(answer, value=np.clip(told, answer.low, answer.high))

@@ -20,6 +20,7 @@ from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.packing import unpack
 from headcount.mechanisms.batches.run_sums import begins_run, run_sums
 from headcount.mechanisms.batches.shards import (
+    MISSING,
     MOST_COUNT,
     Rows,
     Shard,
@@ -76,6 +77,24 @@ class ValueShard:
         items = self.pairs.items
         named = np.asarray(pc.is_in(items, value_set=names.cast(items.type)))
         return self.keep(np.flatnonzero(named[self.pairs.item]))
+
+    def with_some_value(self) -> ValueShard:
+        """The same users with only the rows that have one of the values or more."""
+        there = np.any([column != MISSING for column in self.values], axis=0)
+        if there.all():
+            return self
+        each = run_sums(there.astype(np.int64), self.starts[:-1])
+        pairs = np.flatnonzero(each)
+        count = self._counts_of(there)[pairs]
+        return self.with_rows(self.pairs.keep(pairs, count), np.flatnonzero(there), each[pairs]).compact()
+
+    def valued_pairs(self, place: int) -> Shard:
+        """The pairs with the number of their rows that have the value of this place, which may be none."""
+        return dataclasses.replace(self.pairs, count=self._counts_of(self.values[place] != MISSING))
+
+    def _counts_of(self, rows: np.ndarray) -> np.ndarray:
+        """How often each pair has these rows."""
+        return np.minimum(run_sums(np.where(rows, self.count, 0), self.starts[:-1]), MOST_COUNT)
 
     def compact(self) -> ValueShard:
         """The same rows, without users and items that have none."""

@@ -167,7 +167,7 @@ def aggregated(
     packed = (
         contributions
         | "UserShards" >> UserShards(shards, release.windows)
-        | "PackShards" >> beam.ParDo(_Pack(keep)).with_output_types(tuple[int, bytes])
+        | "PackShards" >> beam.ParDo(_Pack(keep, metrics.only_values)).with_output_types(tuple[int, bytes])
     )
     domain = mechanism.domain
     if not isinstance(domain, Domain):
@@ -233,7 +233,14 @@ def aggregated(
             rows
             | "Totals"
             >> NoisyStage(
-                "totals", known_plan, beam.pvalue.AsList(all_cells), (groups, _TotalRows(metrics)), release, shards, int
+                "totals",
+                known_plan,
+                beam.pvalue.AsList(all_cells),
+                (groups, _TotalRows(metrics)),
+                release,
+                shards,
+                int,
+                unpack_values,
             )
         )
     answering = beam.ParDo(
@@ -245,10 +252,11 @@ def aggregated(
 
 
 class _Pack(Ahead):
-    """(shard, chunks) -> (shard, packed with values): each shard gathered once, for all that reads it later."""
+    """(shard, chunks) -> (shard, packed with values): each shard gathered once, for all that reads it later, without rows that
+    do not matter."""
 
-    def __init__(self, keep: Keeper) -> None:
-        self._keep = keep
+    def __init__(self, keep: Keeper, only_values: bool) -> None:
+        self._keep, self._only_values = keep, only_values
 
     def process(
         self, group: tuple[int, Iterable[bytes]], window: BoundedWindow = beam.DoFn.WindowParam
@@ -258,7 +266,8 @@ class _Pack(Ahead):
 
     def compute(self, group: tuple[int, list[bytes]]) -> Iterator[tuple[int, bytes]]:
         number, chunks = group
-        yield number, self._keep(pack_values(gather_values(chunks)))
+        shard = gather_values(chunks)
+        yield number, self._keep(pack_values(shard.with_some_value() if self._only_values else shard))
 
 
 class _OnlyNamed(Ahead):
@@ -332,7 +341,7 @@ class _TotalRows:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
 
-    def __call__(self, shard: Shard, grouped: Grouped) -> Shard:
+    def __call__(self, shard: ValueShard, grouped: Grouped) -> Shard:
         return total_rows(shard, grouped, self._metrics)
 
 

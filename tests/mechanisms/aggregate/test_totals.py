@@ -17,13 +17,13 @@ from headcount.mechanisms.bound_choice.clip_choice import PARTS, ClipBound
 
 @pytest.mark.parametrize(
     ("events", "users", "times", "norm"),
-    [(100, 0, (1,), 100), (100, 7, (14, 1), 142), (10, 10, (1, 1), 15)],
+    [(100, 0, (1,), 100), (100, 7, (14, 1), 142), (10, 10, (1, 1), 15), (100, 7, (14, 1, 1), 174)],
 )
-def test_keys_count_as_often_as_both_bounds_allow(events, users, times, norm):
+def test_keys_count_as_often_as_all_bounds_allow(events, users, times, norm):
     kept = ClipBound(1, 1, "gaussian", events, users_bound=users)
-    assert (_times(kept), totals_norm(kept)) == (times, norm)
-    # A user at both bounds is within the norm: nothing of it is scaled down.
-    vector = [times[0] * users, events] if users else [events]
+    assert (_times(kept, len(times)), totals_norm(kept, len(times))) == (times, norm)
+    # A user at all bounds is within the norm: nothing of it is scaled down.
+    vector = [times[0] * (users or events), *(events for _ in times[1:])]
     assert np.linalg.norm(vector) <= norm
 
 

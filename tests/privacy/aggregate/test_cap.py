@@ -30,6 +30,7 @@ from headcount.mechanisms.aggregate.release import aggregate
 from headcount.mechanisms.aggregate.totals import total_rows
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.shards import Shard, one_shard
+from headcount.mechanisms.batches.value_rows import ValueShard
 from headcount.mechanisms.bound_choice.clip_choice import PARTS, ClipChoice
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram import account as account_module
@@ -169,7 +170,9 @@ def test_few_robots_neither_raise_the_cap_nor_count_for_more_than_it():
 
     def most(cap: int) -> list[int]:
         capped = dataclasses.replace(grouped, cap=cap)
-        made = total_rows(shard_of(people + robots), capped, Metrics.of(["users", "events"]))
+        pairs = shard_of(people + robots)
+        rows = ValueShard(pairs, np.arange(len(pairs.item) + 1), pairs.count, ())
+        made = total_rows(rows, capped, Metrics.of(["users", "events"]))
         return [int(made.count[made.item == place].max()) for place in range(2)]
 
     assert most(10) == [3 * 10, 10 * 10], "keys count three times, and rows up to ten on each"

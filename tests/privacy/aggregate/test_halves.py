@@ -38,7 +38,7 @@ from headcount.mechanisms.aggregate.release import AggregateMechanism, aggregate
 from headcount.mechanisms.batches.threads import Parts
 from headcount.mechanisms.bound_choice.clip_choice import PARTS
 from headcount.mechanisms.histogram.account import make_account
-from tests.privacy.aggregate.test_sensitivity import middle, of, users_of, vectors
+from tests.privacy.aggregate.test_sensitivity import of, take_all_for_valued, users_of, vectors
 from tests.privacy.aggregate.test_stages import AggregateCourse, audited
 from tests.privacy.histogram.courses import BUDGET, DOMAIN, TARGETS, crowd, fits
 from tests.privacy.independence import Words
@@ -116,8 +116,7 @@ def test_the_steps_refuse_halves_beyond_the_rows(monkeypatch):
 
 
 def test_rows_without_a_value_that_have_halves_too_are_caught(unchecked):
-    real = bounding._of_rows
-    unchecked.setattr(bounding, "_of_rows", lambda kind, own: real(kind, own if kind == "missing" else middle(own)))
+    take_all_for_valued(unchecked)
     assert audit("mean", 1, 1, Relation.ADD_REMOVE) > 1.8
 
 
