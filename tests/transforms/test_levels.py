@@ -70,7 +70,8 @@ def test_metrics_are_those_of_the_pure_function(make_release, collect):
     for name in ("events", "sum_times", "users"):
         countries = [row[name] for (level, *_), row in by.items() if level == "country"]
         whole = by["all", None, None, False][name]
-        assert max(countries) <= whole if name == "users" else sum(countries) == pytest.approx(whole)
+        # Sums have the digits that their noise tells, each its own.
+        assert max(countries) <= whole if name == "users" else sum(countries) == pytest.approx(whole, rel=1e-4)
 
 
 def test_levels_are_those_of_the_key_columns():
