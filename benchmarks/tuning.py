@@ -176,7 +176,7 @@ JOBS: dict[str, Job] = {
         "histogram",
         lambda log: EVENTS | {"domain": list(log.largest[:KEYS])},
         COUNTS,
-        "PUBLIC_TOTALS_SHARE ALONE_NORM_SHARE ALONE_CHOICE_SHARE ALONE_KEYS LEAST_GAIN_OF_SHARED_NOISE",
+        "PUBLIC_TOTALS_SHARE ALONE_SHARE ALONE_NOISE_PRICE ALONE_KEYS LEAST_GAIN_OF_SHARED_NOISE",
     ),
     "histogram in one stage": Job(
         "histogram",

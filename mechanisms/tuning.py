@@ -40,8 +40,9 @@ NAMES_CHOICE_SHARE, NAMES_CHOICE_SHARE_OF_HISTOGRAM, NAMES_SHARE_OF_PEOPLE = Fra
 #: (`histogram.account`). A totals' bound that is too small makes all estimates too low.
 COUNTS_CHOICE_SHARE, TOTALS_CHOICE_SHARE, CAP_CHOICE_SHARE = 0.05, 0.07, 0.03
 
-#: Of epsilon, for the norm of counts that stand alone, and for whether they do (`histogram.account`); at most of so many keys.
-ALONE_NORM_SHARE, ALONE_CHOICE_SHARE, ALONE_KEYS = 0.08, 0.07, 1000
+#: Of epsilon, for whether counts stand alone, and at which norm (`histogram.account`); what noise counts there by users above
+#: the norm (`alone_choice`): more leaves out more, and keeps totals more often; and the most keys for it.
+ALONE_SHARE, ALONE_NOISE_PRICE, ALONE_KEYS = 0.15, 2, 1000
 
 #: Of epsilon, for the range of one column of values; of each of k columns it is this by the root of k (`histogram.account`).
 RANGE_CHOICE_SHARE = 0.1

@@ -73,8 +73,7 @@ class Account:
     users_choice: Budget | None = None  # of the totals' bound for users, where events have one of their own
     names_limit: Budget | None = None  # of the items per user that the choice of names may look at, drawn before it
     cap_choice: Budget | None = None  # of how many events of one user on one item count, on both ways
-    alone_norm_choice: Budget | None = None  # of the norm at which counts may stand alone, without totals
-    alone_choice: Budget | None = None  # of whether they do
+    alone_choice: Budget | None = None  # of whether counts stand alone, without totals, and at which norm
     pure_alone: float = 0.0  # of counts that stand alone with Laplace noise
 
     def __post_init__(self) -> None:
@@ -92,14 +91,13 @@ class Account:
             check_at_least_0(name, getattr(self, name))
         if (self.names_limit is None) != (self.names_choice is None):
             raise ParameterError("names_limit and names_choice are two draws of one choice: give both, or none")
-        alone = self.alone_norm_choice, self.alone_choice
-        if any(alone) or self.pure_alone:
-            others = self.counts_choice is None or self.named or self.zcdp is not None
-            if others or None in alone:
-                raise ParameterError(
-                    "counts of a public list alone stand alone, where their bounds are chosen: give alone_norm_choice and "
-                    "alone_choice beside counts_choice, and neither names nor zcdp"
-                )
+        alone = self.alone_choice is not None
+        others = self.counts_choice is None or self.named or self.zcdp is not None
+        if (alone and others) or (self.pure_alone and not alone):
+            raise ParameterError(
+                "counts of a public list alone stand alone, where their bounds are chosen: give alone_choice beside "
+                "counts_choice, and neither names nor zcdp"
+            )
         if not (self.gaussian or self.pure):
             raise ParameterError("counts_mu and pure_counts are both 0, so that there is nothing to count with")
         if self.zcdp is not None:
@@ -145,16 +143,13 @@ class Account:
     @property
     def first_choices(self) -> tuple[Budget, ...]:
         """The draws up to the one that decides on the way: how items are named, or else the kind of noise, after the cap."""
-        alone = self.alone_norm_choice, self.alone_choice
-        found = self.naming_choices if self.named else (self.cap_choice, *alone, self.counts_choice)
+        found = self.naming_choices if self.named else (self.cap_choice, self.alone_choice, self.counts_choice)
         return tuple(part for part in found if part is not None)
 
     @property
     def alone_choices(self) -> tuple[Budget, ...]:
         """The draws up to the one that decides whether counts stand alone; none if nothing does."""
-        if self.alone_norm_choice is None or self.alone_choice is None:
-            return ()
-        found = self.cap_choice, self.alone_norm_choice, self.alone_choice
+        found = () if self.alone_choice is None else (self.cap_choice, self.alone_choice)
         return tuple(part for part in found if part is not None)
 
     @property
@@ -241,12 +236,10 @@ def make_account(
     by_choice = named and not way_given
     limit, names, counts, totals, users, ends = _choices(epsilon, by_choice, chosen, calibrated, ranges, users_too)
     cap = Budget(tuning.CAP_CHOICE_SHARE * epsilon) if capped else None
-    alones = tuple(
-        Budget(share * epsilon) for share in (tuning.ALONE_NORM_SHARE, tuning.ALONE_CHOICE_SHARE) if alone and gaussian
-    )
-    spent = sum(_epsilons(limit, names, None if named else counts, totals, cap, users, *ends, *alones))
+    of_alone = Budget(tuning.ALONE_SHARE * epsilon) if alone and gaussian else None
+    spent = sum(_epsilons(limit, names, None if named else counts, totals, cap, users, *ends, of_alone))
     rest = _PURE_SHARE * (epsilon - spent) if pure else 0.0
-    pure_alone = _PURE_SHARE * (epsilon - sum(_epsilons(cap, *alones))) if pure and alones else 0.0
+    pure_alone = _PURE_SHARE * (epsilon - sum(_epsilons(cap, of_alone))) if pure and of_alone else 0.0
     pure_totals = pure_share * rest if calibrated else 0.0
     pure_counts = rest - pure_totals
     pure_hiding = tuning.LAPLACE_THRESHOLD_DELTA * budget.delta if named and pure else 0.0
@@ -255,7 +248,7 @@ def make_account(
         return Account(*choices, 0.0, 0.0, 0.0, 0.0, *pures, names_limit=limit, cap_choice=cap)
     hiding = tuning.THRESHOLD_DELTA * budget.delta if named else 0.0
     # The cap is drawn after what decides on the way, where that is how items are named, and before it elsewhere.
-    first = _epsilons(limit, names) if named else _epsilons(cap, *alones, counts)
+    first = _epsilons(limit, names) if named else _epsilons(cap, of_alone, counts)
     then = _epsilons(cap) if named else ()
     after = Parts((*_epsilons(counts if named else None, users, *ends, totals), *then), hiding=hiding)
     other = (
@@ -281,10 +274,7 @@ def make_account(
             made = Account(*choices, *law_mus, shown, *pures, ends, law=law, names_limit=limit)
             return dataclasses.replace(made, users_choice=users, cap_choice=cap)
     made = Account(*choices, *largest(*other), hiding, *pures, ends, names_limit=limit)
-    made = dataclasses.replace(made, users_choice=users, cap_choice=cap)
-    if not alones:
-        return made
-    return dataclasses.replace(made, alone_norm_choice=alones[0], alone_choice=alones[1], pure_alone=pure_alone)
+    return dataclasses.replace(made, users_choice=users, cap_choice=cap, alone_choice=of_alone, pure_alone=pure_alone)
 
 
 def _law_cost(

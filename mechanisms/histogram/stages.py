@@ -158,12 +158,12 @@ class Stages:
             self._caps(),
             account.cap_choice,
         )
-        if account.alone_norm_choice is None or account.alone_choice is None:
+        if account.alone_choice is None:
             return ClipChoice(*asked)
-        sharper = account.counts_mu / (_MEAN_GAUSSIAN * math.hypot(account.counts_mu, account.totals_mu))
-        laplace = math.sqrt(2) * self.relation.users / account.pure_alone if account.pure_alone else math.inf
-        norms = alone_norms(asked[4], asked[6], sharper, laplace)
-        return AloneChoice(*asked, norms, account.alone_norm_choice, account.alone_choice)
+        sharper = {"gaussian": account.counts_mu / math.hypot(account.counts_mu, account.totals_mu)}
+        if account.pure:
+            sharper["laplace"] = account.pure_counts / account.pure_alone
+        return AloneChoice(*asked, alone_norms(asked[4], asked[6], sharper), account.alone_choice)
 
     def _caps(self) -> tuple[int, ...]:
         """The caps on one item to choose from, or the one that is given: 0 stands for none."""
@@ -275,7 +275,7 @@ class Stages:
         account, budget = self.account, self.account.budget
         names = {"names_limit": "limit on items of a user, for naming", "names_choice": "choice of how items are named"}
         names |= {"cap_choice": "choice of the events of a user that count on one item"}
-        names |= {"alone_norm_choice": "choice of a norm without totals", "alone_choice": "choice of totals or none"}
+        names |= {"alone_choice": "choice of totals, or of a norm without them"}
         names |= {"counts_choice": "choice of the counts' bound", "totals_choice": "choice of the totals' bound"}
         found = [MechanismStep("all together", budget.epsilon, budget.delta, {"by": _COMPOSED[account.law is None]})]
         for field, name in names.items():

@@ -168,7 +168,7 @@ def test_an_account_that_cannot_be_made_is_refused():
 
 def test_draws_of_counts_that_stand_alone_are_refused_where_they_would_not_be_paid_for():
     alone = make_account(Budget(1, 1e-8), named=False, chosen=True, calibrated=True, alone=True)
-    draws = {"alone_norm_choice": alone.alone_norm_choice, "alone_choice": alone.alone_choice}
+    draws = {"alone_choice": alone.alone_choice}
     assert None not in draws.values() and alone.pure_alone > 0
     named = make_account(Budget(1, 1e-8), named=True, chosen=True, calibrated=True)
     for made, changed in ((alone, {"counts_choice": None}), (alone, {"alone_choice": None}), (named, draws)):

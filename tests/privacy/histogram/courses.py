@@ -255,11 +255,8 @@ def ranges(choice: Any, one: list[int], other: list[int], decided: Any) -> dict[
                 made = functools.partial(choice.counts_exponents, candidates=choice.ended(alike, one[-1]))
                 parts[f"counts up to {cap}"] = (made, choice.counts_budget)
             if isinstance(choice, AloneChoice):
-                made = functools.partial(choice.alone_norm_exponents, place=place)
-                parts[f"norm alone up to {cap}"] = (made, choice.norm_budget)
-                for norm in choice.alone[place]:
-                    made = functools.partial(choice.alone_exponents, norm=norm)
-                    parts[f"alone up to {cap} at {norm.bound}"] = (made, choice.alone_budget)
+                made = functools.partial(choice.alone_exponents, place=place)
+                parts[f"alone up to {cap}"] = (made, choice.alone_budget)
         if isinstance(choice, KeysChoice) and choice.users_budget is not None:
             parts["users"] = (choice.users_exponents, choice.users_budget)
     elif isinstance(choice, RangeChoice):

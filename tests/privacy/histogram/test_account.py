@@ -118,7 +118,7 @@ def check_alone(losses: Losses, account: Account) -> Losses:
     """The draws up to the one whether counts stand alone, and the Laplace noise of those that do. What is left is of counts
     that do not."""
     before, (kept, alone) = ways_of(losses)
-    assert parts_of(before, Draw) == draws_of(account.cap_choice, account.alone_norm_choice, account.alone_choice)
+    assert parts_of(before, Draw) == draws_of(account.cap_choice, account.alone_choice)
     assert not parts_of(alone, Draw)
     assert all((each.mu, each.rho, each.hiding) == (0, 0, 0) for each in (before, alone))
     assert sum(part.epsilon * times for part, times in parts_of(alone, Laplace).items()) >= account.pure_alone
@@ -130,7 +130,7 @@ def check_stated(mechanism: EstimatesMechanism | AggregateMechanism) -> None:
     account, losses = mechanism.stages.account, mechanism.guarantee().losses
     named = not isinstance(mechanism.domain, Domain)
     assert (account.names_choice is not None) == (named and getattr(mechanism.stages, "named_by", None) is None)
-    of_domain = (account.cap_choice, account.alone_norm_choice, account.alone_choice, account.counts_choice)
+    of_domain = (account.cap_choice, account.alone_choice, account.counts_choice)
     first = draws_of(account.names_limit, account.names_choice) if named else draws_of(*of_domain)
     if account.pure_alone:
         losses, first = check_alone(losses, account), draws_of(account.counts_choice)
@@ -238,7 +238,7 @@ def composed(mechanism: EstimatesMechanism | AggregateMechanism) -> Losses:
     account, bounds = stages.account, stages.clip_choice if isinstance(stages, Stages) else stages.choice
     choices = [] if account.names_choice is None else [stages.names_choice.limit, stages.names_choice.scored.budget]
     choices += [] if bounds is None else [bounds.counts_budget, bounds.totals_budget, bounds.cap_budget]
-    choices += [getattr(bounds, name, None) for name in ("users_budget", "norm_budget", "alone_budget")]
+    choices += [getattr(bounds, name, None) for name in ("users_budget", "alone_budget")]
     ranges = getattr(stages, "ranges_choice", None)
     choices += [] if ranges is None else ranges.budgets
     draws = [Draw(choice.epsilon) for choice in choices if choice is not None]
@@ -273,8 +273,8 @@ def test_all_that_is_drawn_costs_the_budget_and_choices_that_are_not_charged_are
     assert of_delta() > (1.15 if name != "without totals" else 1.007)
 
 
-def test_draws_whether_counts_stand_alone_cost_the_budget_and_are_caught_where_they_are_not_charged(monkeypatch):
-    """By that other engine, too. An account that forgets both of them is beyond it."""
+def test_the_draw_whether_counts_stand_alone_costs_the_budget_and_is_caught_where_it_is_not_charged(monkeypatch):
+    """By that other engine, too. An account that forgets it is beyond it."""
     budget = Budget(1, 1e-6)
 
     def of_delta() -> float:
@@ -283,11 +283,11 @@ def test_draws_whether_counts_stand_alone_cost_the_budget_and_are_caught_where_t
     assert of_delta() <= 1.003
     for name in ("largest_mu", "composed_delta"):
         real = getattr(module, name)
-        number = 2 if name == "largest_mu" else 1  # of the draws, of which the second and the third are these two
+        number = 2 if name == "largest_mu" else 1  # of the draws, of which the second is this one
         monkeypatch.setattr(
             module,
             name,
-            lambda *given, real=real, at=number: real(*given[:at], given[at][:1] + given[at][3:], *given[at + 1 :]),
+            lambda *given, real=real, at=number: real(*given[:at], given[at][:1] + given[at][2:], *given[at + 1 :]),
         )
     assert of_delta() > 1.15
 
@@ -299,7 +299,7 @@ def test_counts_that_stand_alone_have_spent_what_they_drew_and_no_more_than_was_
     stages = made("domain", BUDGET, relation).stages
     plan = stages.plan(None, ClipBound(1, 1, noise, 0, len(DOMAIN), cap=1))
     drew = Losses.of(*draws_of(*stages.account.alone_choices)) + plan.counts.losses()
-    assert plan.totals is None and len(stages.account.alone_choices) == 3
+    assert plan.totals is None and len(stages.account.alone_choices) == 2
     assert drew.rho_of_all() <= plan.guarantee.spent.rho <= stages.guarantee().zcdp.rho
 
 
