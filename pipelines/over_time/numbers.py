@@ -97,14 +97,10 @@ def limits(side: Side, number: Number) -> Mapping[str, Any]:
     """What the number itself depends on: how much of one user it is of, where that is a part of what it means."""
     given = side.parameters
     if number.name.startswith("bounded_") and side.report["command"] != "total":  # whose rows state it
-        names = (
-            ("bound", "max_per_item")
-            if side.report["command"] == "histogram"
-            else ("bound", "max_items", "max_per_item")
-        )
-        return {
-            name.replace("_", " "): given.get(name) for name in names
-        }  # those of a histogram name items, and no more
+        own = (
+            () if side.report["command"] == "histogram" else ("max_items",)
+        )  # by which items are named there, and no more
+        return {name.replace("_", " "): given.get(name) for name in ("bound", *own, "max_per_item")}
     of_events = number.name == "count" and given.get("of") == "events"
     if of_events or number.name == "events" or number.name.startswith("sum_"):
         return {"rows on one item": given.get("max_per_item")}

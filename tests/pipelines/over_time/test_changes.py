@@ -96,6 +96,13 @@ def test_where_the_others_are_is_said_in_the_words_of_its_reader(key):
     assert "--output" not in repr(found) + found._repr_html_() + found.html().decode()
 
 
+def test_items_of_a_user_that_name_do_not_limit_what_is_counted(key):
+    """Counts of releases that were named by other numbers of items of a user are of one kind, and compared."""
+    given = {"calibrate": "none", "bound": 3}
+    found = headcount.diff(*(weekly(key, visits(1), 40 + most, max_items=most, **given) for most in (2, 4)))
+    assert found.found.tested == 50 and not found.real
+
+
 def test_a_row_that_is_not_shown_is_no_zero(key):
     """A page of 3 users is never named; with 300 it always is, but for a chance below 1e-6."""
     found = headcount.diff(weekly(key, visits(1, p7=3), 1), weekly(key, visits(2), 2))

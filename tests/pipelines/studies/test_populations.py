@@ -11,6 +11,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
+import headcount
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.batches.shards import Shard, one_shard
 from headcount.mechanisms.bound_choice.clip_choice import ClipBound
@@ -200,6 +201,17 @@ def test_what_does_not_tell_enough_is_refused(command, parameters, rows, words):
         from_release.read_release(
             {"command": command, "details": details}, [{"bounded_count": 1.0, "noise_stddev": 1.0}] * rows
         )
+
+
+def test_a_release_whose_items_that_name_were_given_is_one_to_be_like():
+    """It is made again with them, and what was chosen tells of users without the draws that were not made."""
+    random = np.random.default_rng(3)
+    rows = {"u": np.repeat(np.arange(3_000), 4), "i": random.zipf(1.4, 12_000) % 500}
+    made = headcount.histogram(rows, user="u", item="i", max_items=7, epsilon=5, delta=1e-6)
+    release = from_release.read_release(made.report, made.table.to_pylist())
+    assert release.method.name == "histogram --max-items 7"
+    believed, _ = release.populations()
+    assert sum(belief for _, belief in believed) == pytest.approx(1.0)
 
 
 def test_normal_quantiles_are_those_of_the_normal_distribution_far_into_its_tails():
