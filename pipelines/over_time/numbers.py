@@ -97,9 +97,8 @@ def limits(side: Side, number: Number) -> Mapping[str, Any]:
     """What the number itself depends on: how much of one user it is of, where that is a part of what it means."""
     given = side.parameters
     if number.name.startswith("bounded_") and side.report["command"] != "total":  # whose rows state it
-        own = (
-            () if side.report["command"] == "histogram" else ("max_items",)
-        )  # by which items are named there, and no more
+        # Items of a user name those of a histogram, and limit no count.
+        own = () if side.report["command"] == "histogram" else ("max_items",)
         return {name.replace("_", " "): given.get(name) for name in ("bound", *own, "max_per_item")}
     of_events = number.name == "count" and given.get("of") == "events"
     if of_events or number.name == "events" or number.name.startswith("sum_"):
