@@ -143,11 +143,13 @@ def _histogram_meanings(columns: Collection[str], keys: Sequence[str], details: 
     if LEVEL in columns:
         counted = _of_node(of, cap and at_most(cap, keys[-1:]), details["parameters"].get("home", False))
     elif of == "users":
-        counted = f"users of the item; at most {most:,} items of one user count in all"
+        counted = "users of the item" + (f"; at most {most:,} items of one user count in all" if most else "")
     elif cap:
-        counted = f"events of the item, {at_most(cap, keys)}, and at most {most:,} of a user in all"
+        counted = f"events of the item, {at_most(cap, keys)}" + (
+            f", and at most {most:,} of a user in all" if most else ""
+        )
     else:
-        counted = f"events of the item; at most {most:,} of one user count in all"
+        counted = "events of the item" + (f"; at most {most:,} of one user count in all" if most else "")
     return {
         "count": f"an estimate of the {counted}",
         "bounded_count": left,

@@ -68,6 +68,8 @@ def told(of, chosen, columns=("item", "count", "noise_stddev", "low", "high", "b
             "events of the item, at most 5 of a user on one item, and at most 1,259 of a user in all",
         ),
         ("events", {"totals_bound": 100}, "events of the item; at most 100 of one user count in all"),
+        ("users", {"bound": 5}, "users of the item"),  # counts that stand alone: no totals, of which none would count
+        ("events", {"max_per_item": 5, "bound": 9}, "events of the item, at most 5 of a user on one item"),
     ],
 )
 def test_an_estimate_says_what_it_counts_and_has_an_interval(of, chosen, counted):
