@@ -9,6 +9,7 @@ import pytest
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.bound_choice.clip_choice import PARTS
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.auto import AutoHistogramMechanism
 from headcount.mechanisms.histogram.estimates import EstimatesMechanism
@@ -69,6 +70,28 @@ def test_a_way_of_naming_that_is_given_names_by_so_many_items_of_a_user(budget):
     assert stages.account.naming_choices == () and stages.chooses
     steps = [step.name for step in stages.plan(*stages.ends()[0]).guarantee.mechanisms]
     assert not [name for name in steps if "named" in name or "naming" in name]
+
+
+def test_without_totals_a_norm_is_chosen_at_the_full_price_of_what_it_leaves_out():
+    """No total makes up for it: a norm that leaves out an event more costs one, and with totals a half of that."""
+    for calibrate, price in (("none", 1), ("totals", Fraction(1, 2))):
+        choice = estimates(BUDGET, domain=DOMAIN, calibrate=calibrate).stages.clip_choice
+        each = choice.candidates[0]
+        assert choice.loss(each, 0, 2) - choice.loss(each, PARTS, 2) == price
+        assert choice.sensitivity(each, 2) == price * choice.most(each, 2)
+
+
+@pytest.mark.parametrize("max_per_item", [None, 1])
+def test_one_stage_of_a_list_takes_the_noise_that_is_less(max_per_item):
+    keys, kinds = [f"k{n}" for n in range(100)], set()
+    for bound in (1, 3, 10, 100):
+        given = dict(domain=keys, of="events", method="one-stage", bound=bound, max_per_item=max_per_item)
+        plans = {noise: histogram(BUDGET, noise=noise, **given).plan for noise in ("auto", "laplace", "gaussian")}
+        assert plans["auto"].stddev <= plans["laplace"].stddev
+        kinds.add(plans["auto"].kind)
+        if plans["auto"].kind == "gaussian":
+            assert plans["auto"].stddev < plans["laplace"].stddev
+    assert kinds == ({"laplace", "gaussian"} if max_per_item else {"laplace"})
 
 
 WRONG = [
