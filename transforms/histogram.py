@@ -76,7 +76,8 @@ class Histogram(PrivateTransform):
         bound_method: how a bound is chosen (default: "auto"); see `ChooseBound`. Only for one stage.
         bound_share: the share of epsilon that the choice takes (default: a tenth, for "items" a twentieth). Only for one stage.
         max_items: how many items of a user name items, at most, where items come from the data (default: None, chosen
-            privately). What the choice would take is then spent on names and counts. Only for estimates.
+            privately). What the choice would take is then spent on names and counts. By 1, one step of Laplace noise names and
+            counts users at once. Only for estimates.
         levels: whether the key columns are levels, from the widest to the finest (default: False). Then rows are those of every
             node, with the fields `level` and `other`; key columns below the level of a row are None.
         home: with levels of users, whether each user counts in one leaf alone, where it has the most rows, so that users add up

@@ -144,7 +144,7 @@ def estimates(
 ) -> EstimatesMechanism:
     """Estimates of the true counts: items are named, counted, and the counts calibrated by totals. Keys partly public are named
     by their private columns and counted on whole keys, which one step of Laplace noise cannot do at once. With `max_items` of a
-    user at most items are named before they are counted, and nothing is spent on choosing how."""
+    user nothing is spent on choosing how items are named: by one, names and counts come at once where that can be."""
     check_budget(budget)
     check_one_of("calibrate", calibrate, CALIBRATIONS)
     check_one_of("noise", noise, NOISES)
@@ -161,7 +161,7 @@ def estimates(
             "noise",
         )
     items_given = check_names_by(max_items, named)
-    if items_given is not None and noise == "laplace":
+    if items_given not in (None, 1) and noise == "laplace":
         raise ParameterError(
             f"max_items={max_items!r} is not for noise='laplace', where one step names and counts one item of each user: leave "
             "one out",
@@ -169,7 +169,7 @@ def estimates(
         )
     given = None if bound == "auto" else check_bound("bound", bound)
     cap = 1 if of == "users" else None if max_per_item is None else check_bound("max_per_item", max_per_item)
-    gaussian, pure = noise != "laplace", noise != "gaussian" and not partly and items_given is None
+    gaussian, pure = noise != "laplace", noise != "gaussian" and not partly and items_given in (None, 1)
     if gaussian and budget.delta == 0:
         if noise == "gaussian":
             raise ParameterError("noise='gaussian' needs a delta above 0, got 0: give one, or take Laplace", "noise")
@@ -184,6 +184,7 @@ def estimates(
                 "bound",
             )
         pure = not gaussian
+    gaussian = gaussian and not (pure and items_given == 1)  # of one item that is given, one step names and counts
     chosen, calibrated = given is None and (gaussian or not named), calibrate == "totals"
     account = make_account(
         budget,

@@ -107,6 +107,8 @@ class Stages:
         """How items are named, where that is given."""
         if self.max_items is None:
             return None
+        if self.account.pure:
+            return ChosenStrategy("laplace", 1)
         strategy, rounds = ("sips", 0) if self.laws is None else ("law", tuning.ROUNDS_OF_HISTOGRAM)
         return ChosenStrategy(strategy, self.max_items, rounds)
 

@@ -264,9 +264,7 @@ def curve_rounds(budget: CurveBudget | CurvePart, items: int, rounds: int) -> tu
     (Who has one item that counts frees none by having it named. Users of more, of which one counts, would gain from rounds; but
     then the curve is not the exact one.)
     """
-    shares = _shares(rounds, budget.early)
-    if items == 1:
-        shares = shares[:1]
+    shares = _shares(1 if items == 1 else rounds, budget.early)
     return tuple(_curve_round(budget, items, budget.curve(items, len(shares) > 1, share)) for share in shares)
 
 

@@ -110,10 +110,8 @@ def check(args: argparse.Namespace) -> None:
         )
     largest = Largest(args.top, tuple(args.per or ()))
     if args.max_items is not None:
-        for flag, other in (
-            ("--method one-stage", args.method == "one-stage"),
-            ("--noise laplace", args.noise == "laplace"),
-        ):
+        at_once = args.noise == "laplace" and args.max_items > 1
+        for flag, other in (("--method one-stage", args.method == "one-stage"), ("--noise laplace", at_once)):
             if other:
                 raise ParameterError(
                     f"--max-items {args.max_items} is for names that are found before counts, got {flag}: leave one out"

@@ -197,9 +197,7 @@ def not_named(report: Mapping[str, Any], what: str = "no item came out") -> list
     lines.append(f"- is --user {user} the column that tells users apart, and {items} {ones} to count?")
     if most and report.get("command") in ("histogram", "partitions"):
         given = "another --max-items" if parameters.get("max_items") else "--max-items, in place of a draw,"
-        lines.append(
-            f"- {given} may name more: 100 where users have dozens of items each, 1 where they have one or two"
-        )
+        lines.append(f"- {given} may name more: 100 where users have dozens of items each, 1 where each has one")
     elif not most and isinstance(chosen.get("bound", chosen.get("max_items")), int):
         bound = chosen.get("bound", chosen.get("max_items"))
         if bound > 1:

@@ -10,11 +10,13 @@ import pytest
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bound_choice.clip_choice import PARTS
+from headcount.mechanisms.calibration.expected_error import rarest
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.auto import AutoHistogramMechanism
 from headcount.mechanisms.histogram.estimates import EstimatesMechanism
 from headcount.mechanisms.histogram.factory import estimates, histogram
 from headcount.mechanisms.histogram.fixed import HistogramMechanism
+from headcount.mechanisms.partitions.select import ChosenStrategy
 
 BUDGET = Budget(1, 1e-8)
 DOMAIN = ["a", "b"]
@@ -92,6 +94,19 @@ def test_one_stage_of_a_list_takes_the_noise_that_is_less(max_per_item):
         if plans["auto"].kind == "gaussian":
             assert plans["auto"].stddev < plans["laplace"].stddev
     assert kinds == ({"laplace", "gaussian"} if max_per_item else {"laplace"})
+
+
+def test_by_one_item_of_a_user_that_is_given_names_and_counts_come_at_once():
+    """By Laplace noise alone, of all that no choice takes; else by one round of a curve, which has all that names have."""
+    for more in ({}, {"noise": "laplace"}, {"of": "events", "noise": "laplace"}):
+        stages = estimates(BUDGET, **{"of": "users", "max_items": 1} | more).stages
+        assert stages.named_by == ("laplace", 1, 0) and not stages.account.gaussian
+        assert stages.account.pure_counts > 0.8 and stages.account.naming_choices == ()
+    for more in ({"noise": "gaussian"}, {"of": "events"}, {"bound": 3}):
+        stages = estimates(BUDGET, **{"of": "users", "max_items": 1} | more).stages
+        one, several = (stages.names_plan(ChosenStrategy("law", items, 2)).rounds for items in (1, 3))
+        assert stages.named_by[:2] == ("law", 1) and len(one) == 1
+        assert rarest(one[0].plan, 0.5) < rarest(several[-1].plan, 0.5)
 
 
 WRONG = [

@@ -46,6 +46,7 @@ MECHANISMS: dict[str, dict[str, Any]] = {
     "laplace": {"noise": "laplace"},
     "users": {"of": "users"},
     "way given": {"max_items": 12},
+    "one item given": {"of": "users", "max_items": 1},
     "given bound": {"bound": 20, "max_per_item": 4},
     "without totals": {"calibrate": "none"},
     "domain": {"domain": DOMAIN},
