@@ -165,6 +165,7 @@ TABLE = {
     "NoisyCounts": Line(lambda **g: NoisyCounts(BUDGET, Bound(l0=3, l1=3, linf=3), **g), noisy),
     "Histogram": Line(lambda **g: Histogram(BUDGET, of="events", **g), decides=True),
     "Histogram, named by five items of a user": Line(lambda **g: Histogram(BUDGET, max_items=5, **g), decides=True),
+    "Histogram, named by one item of a user": Line(lambda **g: Histogram(BUDGET, max_items=1, **g), decides=True),
     "Histogram, estimates of a domain": Line(
         lambda **g: Histogram(BUDGET, of="events", domain=ITEMS[g["item_type"]], **g), decides=True
     ),
