@@ -186,6 +186,7 @@ def aggregate(
     rho: float | None = None,
     max_items: int | str = "auto",
     max_per_item: int | None = None,
+    like: Path | Mapping[str, Any] | None = None,
     calibrate: str = "totals",
     levels: Columns | None = None,
     domain: Domain | None = None,
@@ -249,6 +250,8 @@ def aggregate(
         rho: in place of epsilon: the promise as zCDP, with delta for the items (default: None).
         max_items: items of one user that count at most; auto chooses it privately (default: auto).
         max_per_item: rows of one user that count at most on one item (up to 1000; default: chosen privately).
+        like: in place of max_per_item: the folder or report of an earlier release whose c is taken, so that both compare
+            (default: None).
         calibrate: totals tell how much the bounds left out of users, events and sums; none spends nothing on them, and
             gives what is left (default: totals); one of "totals", "none".
         levels: in place of `item`: columns from the widest to the finest, as ["country", "region", "city"], or one text
@@ -802,6 +805,7 @@ def histogram(
     max_per_item: int | None = None,
     noise: str = "auto",
     domain: Domain | None = None,
+    like: Path | Mapping[str, Any] | None = None,
     item: Columns | None = None,
     explode: str | None = None,
     time_zone: str = "UTC",
@@ -871,6 +875,8 @@ def histogram(
             or a file of Parquet, CSV, or text with one value per line; or a dict of columns to a range such as (first,
             last), a list or a file, all combinations; of some columns, the others are named from the data, and each has
             them all (default: None).
+        like: in place of max_per_item: the folder or report of an earlier release whose c is taken, so that both compare
+            (default: None).
         item: the column to count, or a list of several; "seen_at:day" is the day of a time, "seen_at:last7" the windows of
             7 days that it lies in (or last28), "age:0,18,65" a bin of a number (default: None).
         explode: a column of item that holds lists: a row counts for each element (default: None).

@@ -64,6 +64,10 @@ def _read(action: argparse.Action, value: Any) -> Any:
         from headcount.pipelines.commands.bound_options import choice_in
 
         return choice_in(value)
+    if action.dest == "like" and isinstance(value, Mapping):
+        from headcount.pipelines.flags.like import cap_in
+
+        return cap_in(value)
     if isinstance(action, argparse._AppendAction):
         several = isinstance(value, Sequence) and not isinstance(value, str | tuple)
         several = several or action.type is not None and hasattr(value, "tolist")  # numbers may come as an array

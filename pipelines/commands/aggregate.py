@@ -15,6 +15,7 @@ from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines.command import JobCommand
 from headcount.pipelines.flags import groups, numbers, options
 from headcount.pipelines.flags.flag import add
+from headcount.pipelines.flags.like import add_like, with_earlier_cap
 from headcount.pipelines.flags.metrics import metrics
 from headcount.pipelines.reports.plan import Plan
 from headcount.pipelines.sources.domain import domain_of, is_named, partly_note, planned_domain, stated
@@ -85,6 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="c",
         help=f"rows of one user that count at most on one item (up to {MOST_PER_ITEM}; default: chosen privately)",
     )
+    add_like(group)
     group.add_argument(
         "--calibrate",
         choices=CALIBRATIONS,
@@ -106,6 +108,7 @@ def check(args: argparse.Namespace) -> None:
     else:
         options.require_delta(args, "metrics have Gaussian noise")
     options.make_zcdp_or_budget(args)
+    args = with_earlier_cap(args)
     if _metrics(args).only_users and args.max_per_item not in (None, 1):
         raise ParameterError(
             f"--max-per-item {args.max_per_item} says nothing of users, who count once on an item: leave it out"
@@ -139,6 +142,7 @@ def make_transform(args: argparse.Namespace, release: Release, item_type: type, 
 def _parameters(
     args: argparse.Namespace, item_type: type, domain: Domain | PartDomain | DomainFile | None
 ) -> dict[str, Any]:
+    args = with_earlier_cap(args)
     return {
         **options.of_factory(aggregate, args),
         "budget": options.make_zcdp_or_budget(args),
@@ -151,7 +155,10 @@ def _parameters(
 
 def make_plan(args: argparse.Namespace, made: AggregateMechanism, item_type: type) -> Plan:
     """What the command says of itself, and the public parameters of it."""
-    return Plan(made.guarantee(), stated(made.domain), files="metrics", note=partly_note(made.domain))
+    known = stated(made.domain)
+    if args.like is not None:
+        known |= {"max_per_item": args.like.cap, "like": args.like.release_id}
+    return Plan(made.guarantee(), known, files="metrics", note=partly_note(made.domain))
 
 
 def explain(args: argparse.Namespace, made: AggregateMechanism) -> str:

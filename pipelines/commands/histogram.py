@@ -27,6 +27,7 @@ from headcount.pipelines.commands.bound_options import (
 )
 from headcount.pipelines.flags import groups, numbers, options
 from headcount.pipelines.flags.flag import add
+from headcount.pipelines.flags.like import add_like, with_earlier_cap
 from headcount.pipelines.reports import report
 from headcount.pipelines.reports.plan import Plan
 from headcount.pipelines.sources.domain import domain_of, is_named, partly_note, planned_domain, stated
@@ -87,6 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_bound_from(group)
     add_choice(group, partly=True)
+    add_like(group)
     groups.add_top(groups.add_quality(parser))
     groups.add_output(parser)
     groups.add_release(parser)
@@ -96,7 +98,7 @@ def check(args: argparse.Namespace) -> None:
     """Refuse parameters that do not go together, by the names of their flags. Levels are the items from here on."""
     options.require(args, "--epsilon")
     options.settle_levels(args)
-    args = with_choice_from_release(args)
+    args = with_earlier_cap(with_choice_from_release(args))
     options.make_budget(args)
     check_choice(args)
     if args.of == "users" and args.max_per_item not in (None, 1):
@@ -162,7 +164,7 @@ def make_transform(args: argparse.Namespace, release: Release, item_type: type, 
 def _parameters(
     args: argparse.Namespace, item_type: type, domain: Domain | PartDomain | DomainFile | None
 ) -> dict[str, Any]:
-    args = with_choice_from_release(args)
+    args = with_earlier_cap(with_choice_from_release(args))
     return {
         **options.of_factory(histogram, args),
         "budget": options.make_budget(args),
@@ -175,7 +177,7 @@ def _parameters(
 
 def make_plan(args: argparse.Namespace, made: AnyHistogram, item_type: type) -> Plan:
     """What the command says of itself, and the public parameters of it."""
-    args = with_choice_from_release(args)
+    args = with_earlier_cap(with_choice_from_release(args))
     one_stage = isinstance(made, AutoHistogramMechanism)
     parameters = {
         "calibrate": args.calibrate or "totals" if isinstance(made, EstimatesMechanism) else None,
@@ -186,6 +188,7 @@ def make_plan(args: argparse.Namespace, made: AnyHistogram, item_type: type) -> 
         "objective": (args.objective or "error") if one_stage and args.domain is None else None,
         "bound_method": args.bound_method if one_stage else None,
         "bound_from": None if args.bound_from is None else args.bound_from.release_id,
+        "like": None if args.like is None else args.like.release_id,
         **stated(made.domain),
     }
     told = users_needed([made.plan]) | correlated(made.plan) if isinstance(made, HistogramMechanism) else {}

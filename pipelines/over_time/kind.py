@@ -30,7 +30,7 @@ _OWN = {
 # numbers are, which of them are shown, and how they lie.
 _MAY_DIFFER = (
     "epsilon delta rho relation noise bound max_items max_per_item calibrate format output_files max_item_bytes "
-    "domain_digest join_digest public_columns from_ to suppress_below max_relative_error top where"
+    "domain_digest join_digest public_columns from_ to suppress_below max_relative_error top where like"
 ).split()
 # Those of them that a reader is told of.
 _TOLD = (

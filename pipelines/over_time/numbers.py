@@ -17,6 +17,7 @@ from headcount.pipelines.sinks.meanings import has_intervals, is_metric, is_quan
 
 #: The shares of questions about people.
 SHARES = ("share", "share_of_first", "share_of_before")
+_CAP = "rows on one item"
 _NOT_TESTED = "the noise of a quantile is in its rank, so that no test follows from its range"
 
 
@@ -70,7 +71,8 @@ class Panel:
         a, b = (limits(self.sides[at], self.number) for at in (before, after))
         for what in a:
             if a[what] != b[what]:
-                return f"{what} of one user count: {_most(a[what])} before and {_most(b[what])} after"
+                flag = ": make one with --like the other, or with its --max-per-item" if what == _CAP else ""
+                return f"{what} of one user count: {_most(a[what])} before and {_most(b[what])} after{flag}"
         return ""
 
 
@@ -102,7 +104,7 @@ def limits(side: Side, number: Number) -> Mapping[str, Any]:
         return {name.replace("_", " "): given.get(name) for name in ("bound", *own, "max_per_item")}
     of_events = number.name == "count" and given.get("of") == "events"
     if of_events or number.name == "events" or number.name.startswith("sum_"):
-        return {"rows on one item": given.get("max_per_item")}
+        return {_CAP: given.get("max_per_item")}
     return {}
 
 

@@ -136,9 +136,18 @@ def counted(report: Mapping[str, Any]) -> list[str]:
     columns = report["columns"]
     if has_intervals(columns):
         word = "count" if called(report, "count") == "count" else "each number"
-        return [f"{word} is {columns['count']}"]
+        return [f"{word} is {columns['count']}", *_taken(report)]
     of_rows = [each for each in columns if each == "events" or each.startswith("sum_")]
-    return [f"{each} is {columns[each]}" for each in of_rows if has_intervals(columns, f"{each}_")]
+    return [f"{each} is {columns[each]}" for each in of_rows if has_intervals(columns, f"{each}_")] + _taken(report)
+
+
+def _taken(report: Mapping[str, Any]) -> list[str]:
+    earlier = report.get("details", {}).get("parameters", {}).get("like")
+    return (
+        []
+        if earlier is None
+        else [f"{cap_of(report):,} of a user is what release {name(earlier)} counts, too (--like)"]
+    )
 
 
 def missing(report: Mapping[str, Any]) -> list[str]:

@@ -19,7 +19,8 @@ REPORT_MARK = "headcount"  # the key of report.json by which we know our own
 INPUT = "input_digest"  # the part of a report's details that tells another attempt of its release: with a ledger alone
 # Of a report, what a second run need not give: what made it, when, on whose account, and where a bound came from that it holds;
 # and the digest of all of it.
-_OWN = {REPORT_MARK, "date", SEAL, "dataset", f"details.{INPUT}", "details.versions", "details.parameters.bound_from"}
+_OWN = {REPORT_MARK, "date", SEAL, "dataset", f"details.{INPUT}", "details.versions"}
+_OWN |= {"details.parameters.bound_from", "details.parameters.like"}
 _WORDS = ("label", "period")  # the user's own, which follow from nothing
 
 

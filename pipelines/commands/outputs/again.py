@@ -35,9 +35,8 @@ NOT_STATED = {
 }
 _GIVEN_AGAIN = ("input", "input_format", "delimiter", "domain", "join", *KEY_SOURCES)
 _BOTH = "users and events"  # of what a total is that was not told of what
-_CHOSEN_BEFORE = (
-    "bound_from"  # the id of another release, where the flag is a file; what that holds are parameters besides
-)
+# Ids of other releases, where flags are files; what these hold are parameters besides.
+_CHOSEN_BEFORE = {"bound_from", "like"}
 
 
 class Found(NamedTuple):
@@ -66,7 +65,7 @@ def rebuilt(report: Mapping[str, Any]) -> list[str]:
     parameters = details.get("parameters") if isinstance(details, Mapping) else None
     if not isinstance(parameters, Mapping):
         raise InputError(f"{REPORT} states no parameters, so that its release cannot be made again")
-    plain = actions.keys() - NOT_STATED - {_CHOSEN_BEFORE}
+    plain = actions.keys() - NOT_STATED - _CHOSEN_BEFORE
     stated = {name: value for name, value in parameters.items() if name in plain}
     if stated.get("of") == _BOTH:
         del stated["of"]

@@ -194,6 +194,11 @@ class Facts:
         if "bound_from" in self.parameters:
             earlier = self.parameters["bound_from"]
             said.append(f"The bound was chosen privately by another release, {earlier}, whose cost comes on top.")
+        if "like" in self.parameters:
+            most, earlier = self.parameters["max_per_item"], self.parameters["like"]
+            said.append(
+                f"That at most {most:,} events of a user count on one item was taken from another release, {earlier}."
+            )
         said.append(
             "All other parameters were given by whoever ran the job. Headcount sets none of them by looking at the data; that "
             "nobody else did so is a promise of the publisher, and not of the software."

@@ -1,0 +1,104 @@
+"""How many events of a user count on one item, taken from an earlier release: numbers of one c can be compared over time.
+
+It costs nothing, as that release has paid for c and published it. Nothing else is taken over: of releases that are compared,
+noise and bounds may differ, and c may not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from headcount.mechanisms.errors import ParameterError
+from headcount.pipelines.flags import options
+from headcount.pipelines.flags.flag import add
+from headcount.pipelines.sinks.capped import cap_of
+from headcount.pipelines.storage import stores
+
+_REPORT = "report.json"
+_SAME = ("user", "item", "explode", "count")  # what events on one item are: c is of these
+
+
+class EarlierCap(NamedTuple):
+    """How many events of a user an earlier release counts on one item, of which columns, and its release id."""
+
+    cap: int
+    columns: Mapping[str, Any]
+    release_id: str
+
+
+def add_like(group: argparse._ArgumentGroup) -> None:
+    """The flag of commands that count events."""
+    add(
+        group,
+        "--like",
+        reported=False,
+        kind="Path | Mapping[str, Any]",
+        python="in place of max_per_item: the folder or report of an earlier release whose c is taken, so that both compare",
+        type=earlier_cap,
+        metavar="OUT",
+        help="in place of --max-per-item: the output of an earlier release whose c is taken, so that both can be compared",
+    )
+
+
+def earlier_cap(path: str) -> EarlierCap:
+    """That of a complete output, by its folder or its report.json."""
+    place = path if path.endswith(".json") else stores.join(path, _REPORT)
+    try:
+        report = json.loads(stores.read(place))
+    except OSError as error:
+        reason = error.strerror or "no such file, or not readable"
+        raise argparse.ArgumentTypeError(f"must be an output that is complete, got {path!r}: {reason}") from None
+    except ValueError:
+        report = None
+    try:
+        return cap_in(report)
+    except ParameterError as error:
+        raise argparse.ArgumentTypeError(f"{str(error).removeprefix('like ')}, got {path!r}") from None
+
+
+def cap_in(report: Any) -> EarlierCap:
+    """The same of a report."""
+    try:
+        cap, given = cap_of(report), report["details"]["parameters"]
+        found = EarlierCap(cap, {name: given.get(name) for name in _SAME}, str(report["release_id"]))
+    except (TypeError, KeyError, ValueError, AttributeError):
+        raise ParameterError("like must be an output of Headcount", "like") from None
+    if cap < 1:
+        raise ParameterError("like must be a release of events, of which a limited number of a user count", "like")
+    return found
+
+
+def with_earlier_cap(args: argparse.Namespace) -> argparse.Namespace:
+    """The arguments with the c of --like as --max-per-item, if it is given; refuses one of other rows."""
+    found: EarlierCap | None = args.like
+    if found is None:
+        return args
+    if getattr(args, "of", "events") == "users":
+        raise ParameterError("--like says how many events of a user count, and users are counted: add --of events")
+    if args.max_per_item is not None:
+        raise ParameterError(
+            f"--max-per-item {args.max_per_item} says what --like takes from an earlier release: leave one of them out"
+        )
+    for name in _SAME:
+        given = getattr(args, name)
+        ours, theirs = options.one_or_all(given) if name == "item" else given, found.columns[name]
+        if ours != theirs:
+            raise ParameterError(
+                f"--like is a release with {options.as_flag(name)} {_word(theirs)}, and this one has {_word(ours)}, so that a "
+                "user's events on one item are other ones: leave --like out, or give a release of the same columns"
+            )
+    return argparse.Namespace(**vars(args) | {"max_per_item": found.cap})
+
+
+def chooses_cap(args: argparse.Namespace) -> bool:
+    """Whether a release counts events, and neither says how many of a user nor takes that from another."""
+    counts = getattr(args, "of", None) == "events" or getattr(args, "events", False) or bool(getattr(args, "sum", None))
+    given = ("max_per_item", "like", "bound_from")
+    return hasattr(args, "like") and counts and all(getattr(args, name, None) is None for name in given)
+
+
+def _word(value: Any) -> str:
+    return "none" if value is None else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
