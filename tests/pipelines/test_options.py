@@ -72,10 +72,10 @@ def test_every_flag():
         **{"input": ["a*.parquet", "b.csv"], "user": "u", "item": ["i", "t:day"], "count": "n"},
         **{"time_zone": "Europe/Berlin", "explode": "tags", "protect": "user", "time": None, "windows": None},
         **{"epsilon": 1.0, "delta": 1e-8, "relation": "replace", "noise": "gaussian"},
-        **{"bound": 10, "max_per_item": 2, "domain": ["d.txt"], "output": "out", "format": "avro"},
+        **{"bound": 10, "max_items": None, "max_per_item": 2, "domain": ["d.txt"], "output": "out", "format": "avro"},
         **{"overwrite": True, "output_files": 3, "key_env": "KEY", "key_file": None, "release_id": "r"},
         **{"key_secret": None, "objective": "items", "bound_method": "em", "bound_share": 0.2},
-        **{"bound_from": None},  # a file, which is read
+        **{"bound_from": None, "like": None},  # files, which are read
         **{"of": "users", "method": "one-stage", "calibrate": "none", "levels": None, "home": False},
         **{
             "shards": 7,
@@ -133,7 +133,7 @@ def test_every_flag():
         (["--Max_Per_Item", "2"], ["unknown flag '--Max_Per_Item'; did you mean --max-per-item?"]),
         (
             ["--max", "2"],
-            ["unknown flag '--max'; did you mean --max-per-item, --max-item-bytes or --max-relative-error?"],
+            ["unknown flag '--max'; did you mean --max-items, --max-per-item or --max-item-bytes?"],
         ),
         (["--labels", "shops"], ["--labels is a flag of Beam; did you mean --label? else give it after a bare --"]),
         (["--zebra=7"], ["unknown flag '--zebra'", "--help"]),
