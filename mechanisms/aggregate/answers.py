@@ -47,7 +47,13 @@ from headcount.mechanisms.aggregate.measures import AUXILIARY_MOMENTS, HALVES, V
 from headcount.mechanisms.aggregate.metrics import Metric, Metrics
 from headcount.mechanisms.aggregate.pooled import pooled
 from headcount.mechanisms.batches.names import Names
-from headcount.mechanisms.calibration.intervals import DEVIATIONS, LAPLACE_DEVIATIONS, as_noise_tells, outward
+from headcount.mechanisms.calibration.intervals import (
+    DEVIATIONS,
+    LAPLACE_DEVIATIONS,
+    as_noise_tells,
+    from_least,
+    outward,
+)
 from headcount.mechanisms.columns.value_ranges import ValueRange
 
 # For each of two intervals that hold together with a probability of 95 %.
@@ -212,7 +218,7 @@ def total_answer(
     if metric.of is None:
         low, high = outward(low, high)
     elif metric.is_total:
-        low, high = np.maximum(low, 0.0), np.maximum(high, 0.0)
+        low, high = from_least(low, high)
     return Answer(value, stddev, low, high)
 
 
@@ -282,11 +288,12 @@ def _variance(noisy: NoisySums, number: int, of: ValueRange) -> Answer:
     least = np.where((means[0] <= 0) & (means[1] >= 0), 0.0, squares.min(axis=0))
     square = of.half**2
     low, high = 1 - gap_high - squares.max(axis=0), 1 - gap_low - least
+    low, high = from_least(low, high)
     return Answer(
         square * np.clip(1 - gap - mean**2, 0.0, 1.0),
         square * stddev,
-        square * np.clip(low, 0.0, 1.0),
-        square * np.clip(high, 0.0, 1.0),
+        square * low,
+        square * np.minimum(high, 1.0),
     )
 
 
@@ -329,8 +336,10 @@ def fieller(
     above_noise^2 + r^2 below_noise^2 + (1 - r^2) chance.
 
     These are the r between the roots of a square, if that opens upwards, and else at least all of the interval's middle: then
-    it is the whole of it. Where no r is left, since the noise has led out of the range, it is the end that is nearest.
+    it is the whole of it. Where the noise has led out of the range, `above` is first taken for what is nearest within, so that
+    there always are such r; those that were there stay.
     """
+    above = np.where(below > 0, np.clip(above, least * below, np.maximum(below, least * below)), above)
     a = below**2 - (deviations * below_noise) ** 2
     c = above**2 - (deviations * above_noise) ** 2 - deviations**2 * chance
     known = (a > 0) & (below > 0)
@@ -348,6 +357,8 @@ def fieller_open(
     """The same of ratios of any size, no less than `least`: `noise` has the variance of what is above, the covariance of both,
     and the variance of what is below. NaN for both ends where the range of the noise of `below` holds 0."""
     z = DEVIATIONS**2
+    if math.isfinite(least):  # noise that has led below it is taken for none
+        above = np.where(below > 0, np.maximum(above, least * below), above)
     a, b, c = below**2 - z * noise[2], above * below - z * noise[1], above**2 - z * noise[0]
     known = a > 0
     safe = np.where(known, a, 1.0)

@@ -150,8 +150,15 @@ def _at_least(real: float) -> int:
 
 def outward(low: Any, high: Any) -> tuple[np.ndarray, np.ndarray]:
     """The ends of intervals as whole numbers, rounded outward so that nothing is lost; none is below 0, as no count is."""
-    ends = np.floor(np.asarray(low, np.float64)), np.ceil(np.asarray(high, np.float64))
-    return np.maximum(ends[0], 0.0), np.maximum(ends[1], 0.0)
+    low, high = from_least(low, high)
+    return np.floor(low), np.ceil(high)
+
+
+def from_least(low: Any, high: Any, least: Any = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    """Intervals of numbers of which none is below `least`. Where noise has led the middle of one below it, the interval ends
+    where that around the least does: it may only be longer than what it was, and never has a width of zero."""
+    low, high = np.asarray(low, np.float64), np.asarray(high, np.float64)
+    return np.maximum(low, least), np.maximum(high, least + (high - low) / 2)
 
 
 def as_noise_tells(noise: np.ndarray, *numbers: np.ndarray) -> list[np.ndarray]:

@@ -21,7 +21,7 @@ import math
 import numpy as np
 
 from headcount.mechanisms import tuning
-from headcount.mechanisms.calibration.intervals import DEVIATIONS
+from headcount.mechanisms.calibration.intervals import DEVIATIONS, from_least
 from headcount.mechanisms.histogram.deconvolution import beyond_noise, posterior_means
 from headcount.mechanisms.histogram.series import Shrunk
 
@@ -262,10 +262,11 @@ def calibrate(
             end[looks] = np.minimum(end[looks], both)
         variance[looks] = weight**2 * variance[looks] + ((1 - weight) * look_noise) ** 2
     estimate = np.maximum(np.rint(estimate), least)
-    low, high = np.minimum(centre - reach[0], estimate), np.maximum(centre + reach[1], estimate)
+    low, high = from_least(centre - reach[0], centre + reach[1], least)
+    low, high = np.minimum(low, estimate), np.maximum(high, estimate)
     whole, unsure = float((scale * kept).sum()), math.sqrt(float((total_noise**2).sum()))
     left_out = 1 - float(kept.sum()) / whole if unsure < tuning.LEFT_OUT_UNKNOWN * whole else None
-    return Calibrated(estimate, np.sqrt(variance), np.maximum(low, least), high, left_out, scale, below, above)
+    return Calibrated(estimate, np.sqrt(variance), low, high, left_out, scale, below, above)
 
 
 def _more_spread(off: np.ndarray, spread: np.ndarray, noise: np.ndarray) -> float:

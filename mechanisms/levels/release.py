@@ -34,7 +34,7 @@ from headcount.mechanisms.batches.user_shards import users_of
 from headcount.mechanisms.bounding.clipping import limit_per_item
 from headcount.mechanisms.bounding.steps import check_bound
 from headcount.mechanisms.calibration.expected_error import users_needed
-from headcount.mechanisms.calibration.intervals import DEVIATIONS
+from headcount.mechanisms.calibration.intervals import DEVIATIONS, from_least
 from headcount.mechanisms.checks import check_one_of
 from headcount.mechanisms.choice.run import choose_of
 from headcount.mechanisms.counting.noisy import bounded_users, noisy_counts
@@ -291,7 +291,8 @@ class LevelsMechanism:
             nothing, one = np.zeros(len(at)), np.ones(len(at))
             estimate = np.maximum(np.rint(posterior_means(counts, noise)), least)
             low, high = counts - DEVIATIONS * noise, counts + DEVIATIONS * noise
-            low, high = np.maximum(np.minimum(low, estimate), least), np.maximum(high, estimate)
+            low, high = from_least(low, high, least)
+            low, high = np.minimum(low, estimate), np.maximum(high, estimate)
             return Calibrated(estimate, noise, low, high, 0.0, one, nothing, nothing)
         group = counted.group[at]
         first, last = int(group.min()), int(group.max()) + 1

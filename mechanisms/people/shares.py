@@ -40,6 +40,9 @@ def shares(
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(denominator > 0, np.clip(numerator / denominator, 0, 1), np.nan)
     at = np.where(np.isnan(share), 0.5, share)
+    numerator = np.clip(
+        numerator, 0, np.maximum(denominator, 0)
+    )  # what noise has led out of that is taken for the nearest
     weights = [each.in_numerator - at * each.in_denominator for each in parts]
     variance = sum(w**2 * each.variance for w, each in zip(weights, parts, strict=True))
     fourth = sum(w**4 * each.variance**2 * each.kurtosis for w, each in zip(weights, parts, strict=True))

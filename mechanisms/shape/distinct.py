@@ -203,7 +203,7 @@ class DistinctItemsMechanism(TableChoice):
             "count": round(max(count, 0.0)),
             "noise_stddev": plan.stddev / unit,
             "low": math.floor(max(count - width, 0.0)),
-            "high": None if self.max_items is None else math.ceil(max(count + width, 0.0)),
+            "high": None if self.max_items is None else math.ceil(max(count, 0.0) + width),
             "max_items": drawn.max_items,
         }
         return pa.RecordBatch.from_pylist([row], SCHEMA)
