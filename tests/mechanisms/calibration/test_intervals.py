@@ -53,7 +53,7 @@ def test_where_sums_end_the_normal_quantile_rounded_up_goes_on(monkeypatch):
 
 def test_ends_are_rounded_outward_and_not_below_0():
     low, high = outward([-7.5, 3.2, 4.0, -9.0], [-2.5, 5.1, 6.0, 8.01])
-    assert low.tolist() == [0, 3, 4, 0] and high.tolist() == [0, 6, 6, 9]
+    assert low.tolist() == [0, 3, 4, 0] and high.tolist() == [3, 6, 6, 9], "none is of width zero"
 
 
 def test_numbers_have_the_digits_that_their_noise_tells():

@@ -35,7 +35,7 @@ def test_those_of_a_funnel(kind, depths):
     assert ((held(found, "", true) > 0.94) & (held(found, "", true) < 0.96)).all()
     for name, share in (("share_of_first_", true / true[0]), ("share_of_before_", true[1:] / true[:-1])):
         often = held(found, name, share if len(share) == len(true) else np.append(1, share))[1:]
-        assert ((often > 0.94) & (often < 0.96)).all(), name
+        assert ((often > 0.94) & (often < 0.98)).all(), name  # more where the share may be all
 
 
 @pytest.mark.parametrize("kind", ["laplace", "gaussian"])
@@ -60,7 +60,7 @@ def test_those_of_retention(kind):
         (held(found, "", true), slice(None)),
         (held(found, "share_", true / cohort), [1, 2, 3, 5, 6, 8]),
     ):
-        assert ((often[ages] > 0.94) & (often[ages] < 0.96)).all()
+        assert ((often[ages] > 0.94) & (often[ages] < 0.98)).all()  # more where the share may be all
 
 
 def test_those_of_actives():
