@@ -136,18 +136,18 @@ def counted(report: Mapping[str, Any]) -> list[str]:
     columns = report["columns"]
     if has_intervals(columns):
         word = "count" if called(report, "count") == "count" else "each number"
-        return [f"{word} is {columns['count']}", *_taken(report)]
+        return [f"{word} is {columns['count']}", *_beyond(report)]
     of_rows = [each for each in columns if each == "events" or each.startswith("sum_")]
-    return [f"{each} is {columns[each]}" for each in of_rows if has_intervals(columns, f"{each}_")] + _taken(report)
+    return [f"{each} is {columns[each]}" for each in of_rows if has_intervals(columns, f"{each}_")] + _beyond(report)
 
 
-def _taken(report: Mapping[str, Any]) -> list[str]:
-    earlier = report.get("details", {}).get("parameters", {}).get("like")
-    return (
-        []
-        if earlier is None
-        else [f"{cap_of(report):,} of a user is what release {name(earlier)} counts, too (--like)"]
-    )
+def _beyond(report: Mapping[str, Any]) -> list[str]:
+    """That a limit leaves events out of all numbers, and which release it was taken from."""
+    earlier, cap = report.get("details", {}).get("parameters", {}).get("like"), cap_of(report)
+    if not capped(report):
+        return []
+    taken = [] if earlier is None else [f"{cap:,} of a user is what release {name(earlier)} counts, too (--like)"]
+    return [f"what a user has beyond {cap:,} is in none of these numbers; headcount total counts it, too", *taken]
 
 
 def missing(report: Mapping[str, Any]) -> list[str]:

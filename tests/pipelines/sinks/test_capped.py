@@ -34,6 +34,8 @@ def test_events_are_called_what_they_are_on_a_terminal_a_page_and_in_a_notebook(
     assert head in line and "count" not in line.split()
     assert f"{title}, and at most" in events.report["columns"]["count"]
     assert any(each.startswith("each number is an estimate of the events") for each in table)
+    beyond = "what a user has beyond 3 is in none of these numbers; headcount total counts it, too"
+    assert beyond in table
     shown = events._repr_html_()
     assert head in shown and "count" not in shown.split()
     index = report_page("Weekly", None, [("pages", events.report)]).decode()
