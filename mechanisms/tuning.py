@@ -42,7 +42,7 @@ COUNTS_CHOICE_SHARE, TOTALS_CHOICE_SHARE, CAP_CHOICE_SHARE = 0.05, 0.07, 0.03
 
 #: Of epsilon, for whether counts stand alone, and at which norm (`histogram.account`); what noise counts there by users above
 #: the norm (`alone_choice`): more leaves out more, and keeps totals more often; and the most keys for it.
-ALONE_SHARE, ALONE_NOISE_PRICE, ALONE_KEYS = 0.15, 2, 1000
+ALONE_SHARE, ALONE_NOISE_PRICE, ALONE_KEYS = 0.15, 2, 100
 
 #: Of epsilon, for the range of one column of values; of each of k columns it is this by the root of k (`histogram.account`).
 RANGE_CHOICE_SHARE = 0.1
