@@ -235,7 +235,7 @@ JOBS: dict[str, Job] = {
         "aggregate",
         lambda log: PROMISE | {name: "value:auto" for name in ("mean", "variance")} | {"users": True},
         of_items("mean_value", "means"),
-        "RANGE_CHOICE_SHARE AGGREGATE_PRECISION LEFT_OUT_PRICE_OF_AGGREGATE RATIO_NOISE_PRICE ITEMS_OF_AGGREGATE RANGE_ENDS "
+        "RANGE_CHOICE_SHARE AGGREGATE_PRECISION RATIO_NOISE_PRICE ITEMS_OF_AGGREGATE RANGE_ENDS "
         "MEAN_WEIGHT VARIANCE_WEIGHT COUNT_WEIGHT KEY_VARIANCE TAKEN_FOR_MISSING POOLING_ROUNDS POOLING_STEPS "
         "POOLING_STIFFNESS",
     ),

@@ -105,9 +105,9 @@ FILTER_HIDING_DELTA, PROMISE_DELTA, PROMISE_GAUSSIAN = 3 / 5, 1 / 2, 8
 # -------------------------------------------------------
 # A private choice compares the noise of a bound with what the bound leaves out. Sensitivities are computed from these prices.
 
-#: What an event costs that the bound leaves out, by that of an error of one: where estimates are scaled up, and where sums of
-#: values are not. More keeps more events, with more noise. These could be one number (`clip_choice`, `aggregate.choice`).
-LEFT_OUT_PRICE, LEFT_OUT_PRICE_OF_AGGREGATE = Fraction(1, 2), Fraction(1, 4)
+#: What an event costs that the bound leaves out, by that of an error of one, where estimates are scaled up. More keeps more
+#: events, with more noise (`clip_choice`, `aggregate.choice`).
+LEFT_OUT_PRICE = Fraction(1, 2)
 
 #: The most that one user is worth to a bound for Gaussian noise, in bounds (`clip_choice`, `aggregate.choice`). More
 #: tells users of many items from others, and makes the draw noisier.

@@ -66,7 +66,6 @@ class KeysChoice(ClipChoice):
     of_means: bool = False  # whether what is least is the error of means
 
     name = "keys"
-    misplaced = tuning.LEFT_OUT_PRICE_OF_AGGREGATE
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -95,8 +94,9 @@ class KeysChoice(ClipChoice):
         return [*table, items]
 
     def ended(self, candidates: Sequence[ClipCandidate], items: int) -> tuple[ClipCandidate, ...]:
-        """All of them: bounds on keys have an end of their own."""
-        return tuple(candidates)
+        """Those up to the least number of keys that all there are; the number of these is public."""
+        enough = min((each.bound for each in candidates if each.bound >= items), default=items)
+        return tuple(each for each in candidates if each.bound <= enough)
 
     def most(self, candidate: ClipCandidate, items: int) -> int:
         """What a user is worth to a candidate at most."""

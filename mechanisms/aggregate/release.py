@@ -26,7 +26,7 @@ from headcount.mechanisms.aggregate.answers import (
 )
 from headcount.mechanisms.aggregate.bounding import bounded_batch
 from headcount.mechanisms.aggregate.measures import MOST_PER_ITEM, has_halves
-from headcount.mechanisms.aggregate.metrics import Metric, Metrics
+from headcount.mechanisms.aggregate.metrics import COUNTS, Metric, Metrics
 from headcount.mechanisms.aggregate.ranges import in_range
 from headcount.mechanisms.aggregate.stages import AggregatePlan, AggregateStages
 from headcount.mechanisms.aggregate.sums import measure_subkeys, merge_measures, noisy_measures, sum_measures
@@ -60,8 +60,13 @@ NAME = "Aggregate"
 #: What a reader of calibrated totals must know of them.
 ASSUMPTION = (
     "users, events and sums assume that what the bounds left out spreads over keys of similar size, with values, like what "
-    "they kept; low to high has the noise, and how far that assumption may be off; means, variances and quantiles are of a "
-    "sample of each user's rows, and have the range of the noise"
+    "they kept; low to high has the noise, and how far that assumption may be off"
+)
+
+#: The same of all other metrics, where users may have more keys or rows than are seen.
+OF_A_SAMPLE = (
+    "shares, means, ratios, variances and quantiles are of a sample of each user's keys and rows, and have the range of the "
+    "noise alone: they are off where users of many keys are unlike others"
 )
 
 #: The same of values whose range was chosen.
@@ -101,6 +106,8 @@ class Aggregated:
             told["share_left_out"] = round(self.left_out, 3)
         if self.plan.totals is not None:
             assumed += [ASSUMPTION] if self.left_out is not None else [ASSUMPTION, NOT_KNOWN]
+        if any(metric.kind not in (*COUNTS, "sum") for metric in self.plan.metrics.each):
+            assumed.append(OF_A_SAMPLE)
         if self.plan.ranges:
             assumed.append(CHOSEN_RANGES.format(users=self.plan.users_for_ranges))
         if assumed:

@@ -6,9 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.aggregate.metrics import Metric
-from headcount.mechanisms.aggregate.release import aggregate
+from headcount.mechanisms.aggregate.release import OF_A_SAMPLE, aggregate
 from headcount.mechanisms.aggregate.totals import _times, totals_norm
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.shards import one_shard
@@ -73,3 +74,31 @@ def test_no_user_is_worth_more_than_its_limit():
         spared = min(3, each.max_per_item) / 3
         assert parts == pytest.approx(PARTS * min(left, each.most) * spared, abs=1)
     assert any(parts < PARTS * 3 * each.bound for each, parts in worth.items() if each.max_per_item > 3)
+
+
+def test_no_more_keys_are_chosen_than_there_are():
+    """Of 20 keys the menu ends at 32, and one user more or less has no part in that: the number of keys is public."""
+    choice = aggregate(Budget(1, 1e-8), ["events"]).stages.choice
+    for items, last in ((1, 1), (20, 32), (10**6, 4096)):
+        assert max(each.bound for each in choice.ended(choice.candidates, items)) == last
+
+
+@pytest.mark.parametrize("calibrate", ["totals", "none"])
+def test_what_a_user_leaves_out_costs_as_in_a_histogram(calibrate):
+    """A half where totals make up for it, and all of it where none do: of a share alone, too."""
+    users, share = (
+        aggregate(Budget(1, 1e-8), [metric], calibrate=calibrate).stages.choice
+        for metric in ("users", "share:rich=price>50")
+    )
+    assert users.misplaced == (tuning.LEFT_OUT_PRICE if calibrate == "totals" else 1) and share.misplaced == 1
+
+
+@pytest.mark.parametrize(
+    "asked, warned", [("share:rich=price>0", True), ("mean:price:0:9", True), ("sum:price:0:9", False)]
+)
+def test_a_release_says_what_is_of_a_sample(asked, warned, make_release):
+    rows = pa.array(["u"]), pa.array(["k"])
+    values = [pa.array([1], pa.int64())]
+    batch = contribution_batch(*rows, values=values)
+    _, decided = aggregate(Budget(1, 1e-8), [asked], domain=["k"]).run_decided([batch], make_release())
+    assert (OF_A_SAMPLE in decided.summary().get("assumption", "")) == warned
