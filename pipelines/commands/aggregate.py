@@ -155,10 +155,9 @@ def _parameters(
 
 def make_plan(args: argparse.Namespace, made: AggregateMechanism, item_type: type) -> Plan:
     """What the command says of itself, and the public parameters of it."""
-    known = stated(made.domain)
-    if args.like is not None:
-        known |= {"max_per_item": args.like.cap, "like": args.like.release_id}
-    return Plan(made.guarantee(), known, files="metrics", note=partly_note(made.domain))
+    args = with_earlier_cap(args)
+    taken = {"max_per_item": args.max_per_item, "like": None if args.like is None else args.like.release_id}
+    return Plan(made.guarantee(), taken | stated(made.domain), files="metrics", note=partly_note(made.domain))
 
 
 def explain(args: argparse.Namespace, made: AggregateMechanism) -> str:
