@@ -172,7 +172,7 @@ def crosswise(form: Callable[[bool], bool], draws: Draws, monkeypatch: pytest.Mo
         "gem_exponents",
         lambda losses, sizes, epsilon, one_sided, tau: gem_exponents(losses, sizes, epsilon, form(one_sided), 0),
     )
-    sizes = ((128, 1, 224), (1, 96, 128), (4096, 1, 0))
+    sizes = ((128, 1, 448), (1, 96, 256), (4096, 1, 0))
     made = tuple(KeysCandidate(keys, rows, "gaussian", Fraction(noise, ITEMS)) for keys, rows, noise in sizes)
     assert [each.most for each in made] == [96, 96, 512]
     given = {"candidates": made, "caps": (100,), "cap_budget": None}  # the cap is drawn before these
