@@ -20,7 +20,9 @@ class Question(NamedTuple):
 QUESTIONS = (
     Question("How many users per page?", "histogram --item page", "histogram.md"),
     Question(
-        "How many events per country and day?", "histogram --of events --item country --item viewed_at:day", "keys.md"
+        "How many events per country and day?",
+        "histogram --of events --max-per-item 24 --item country --item viewed_at:day",
+        "keys.md",
     ),
     Question("How many users per page, on phones alone?", "histogram --item page --where device=phone", "where.md"),
     Question(

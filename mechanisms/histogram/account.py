@@ -102,7 +102,7 @@ class Account:
             raise ParameterError("counts_mu and pure_counts are both 0, so that there is nothing to count with")
         if self.zcdp is not None:
             self._check_zcdp(self.zcdp)
-        elif self.pure and self.names_choice and (self.ranges_choices or self.users_choice is not None):
+        elif self.pure and self.named and (self.ranges_choices or self.users_choice is not None):
             raise ParameterError(
                 "with names, more is chosen in the Gaussian plan alone: make the account with pure=False"
             )

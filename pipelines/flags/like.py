@@ -13,8 +13,11 @@ from typing import Any, NamedTuple
 
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines.flags import options
+from headcount.pipelines.flags.account import release_id
 from headcount.pipelines.flags.flag import add
+from headcount.pipelines.flags.protection import protection
 from headcount.pipelines.sinks.capped import cap_of
+from headcount.pipelines.sinks.finished import SEAL, changed_note
 from headcount.pipelines.storage import stores
 
 _REPORT = "report.json"
@@ -22,10 +25,11 @@ _SAME = ("user", "item", "explode", "count")  # what events on one item are: c i
 
 
 class EarlierCap(NamedTuple):
-    """How many events of a user an earlier release counts on one item, of which columns, and its release id."""
+    """How many events of a user an earlier release counts on one item, of which columns, for which unit, and its release id."""
 
     cap: int
     columns: Mapping[str, Any]
+    unit: str
     release_id: str
 
 
@@ -51,7 +55,7 @@ def earlier_cap(path: str) -> EarlierCap:
     except OSError as error:
         reason = error.strerror or "no such file, or not readable"
         raise argparse.ArgumentTypeError(f"must be an output that is complete, got {path!r}: {reason}") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         report = None
     try:
         return cap_in(report)
@@ -60,12 +64,16 @@ def earlier_cap(path: str) -> EarlierCap:
 
 
 def cap_in(report: Any) -> EarlierCap:
-    """The same of a report."""
+    """The same of a report, which must be as its job wrote it."""
     try:
-        cap, given = cap_of(report), report["details"]["parameters"]
-        found = EarlierCap(cap, {name: given.get(name) for name in _SAME}, str(report["release_id"]))
-    except (TypeError, KeyError, ValueError, AttributeError):
+        cap, details, known = cap_of(report), report["details"], release_id(report["release_id"])
+        given, unit = details["parameters"], str(details["guarantee"]["unit"])
+        found = EarlierCap(cap, {name: given.get(name) for name in _SAME}, unit, known)
+        changed = changed_note(report) if SEAL in report else None
+    except (TypeError, KeyError, ValueError, AttributeError, OverflowError, argparse.ArgumentTypeError):
         raise ParameterError("like must be an output of Headcount", "like") from None
+    if changed is not None:
+        raise ParameterError(f"like must be a release as its job wrote it; this one is {changed}", "like")
     if cap < 1:
         raise ParameterError("like must be a release of events, of which a limited number of a user count", "like")
     return found
@@ -90,14 +98,12 @@ def with_earlier_cap(args: argparse.Namespace) -> argparse.Namespace:
                 f"--like is a release with {options.as_flag(name)} {_word(theirs)}, and this one has {_word(ours)}, so that a "
                 "user's events on one item are other ones: leave --like out, or give a release of the same columns"
             )
+    if protection(args).unit != found.unit:
+        raise ParameterError(
+            f"--like is a release that protects each {found.unit}, and this one each {protection(args).unit}, whose events "
+            "are other ones: leave --like out, or give a release with the same --protect"
+        )
     return argparse.Namespace(**vars(args) | {"max_per_item": found.cap})
-
-
-def chooses_cap(args: argparse.Namespace) -> bool:
-    """Whether a release counts events, and neither says how many of a user nor takes that from another."""
-    counts = getattr(args, "of", None) == "events" or getattr(args, "events", False) or bool(getattr(args, "sum", None))
-    given = ("max_per_item", "like", "bound_from")
-    return hasattr(args, "like") and counts and all(getattr(args, name, None) is None for name in given)
 
 
 def _word(value: Any) -> str:

@@ -42,11 +42,9 @@ def _part(report: Report, rows: Rows, of: SeriesOf, size: str, over: Sequence[An
         if number == 1
         else f"All {of_all}"
     )
-    heading = (
-        f"{heading}, by {of.over}"
-        if not begin
-        else f"{what[:1].upper()}{what[1:]} by {of.over}: {heading[:1].lower()}{heading[1:]}"
-    )
+    heading = f"{heading}, by {of.over}"
+    if begin:
+        heading = f"{what[:1].upper()}{what[1:]}: {heading[:1].lower()}{heading[1:]}"
     line = NOISE_LINE
     if has_intervals(columns, begin):
         line = TOTAL_LINE if begin else INTERVAL_LINE

@@ -22,7 +22,6 @@ from headcount.pipelines import parser
 from headcount.pipelines.command import JobCommand, load
 from headcount.pipelines.flags import flag, options, periods
 from headcount.pipelines.flags.account import AUTO
-from headcount.pipelines.flags.like import chooses_cap
 from headcount.pipelines.flags.options import as_flag
 from headcount.pipelines.flags.protection import protection, window
 from headcount.pipelines.report_file.file import NamedRelease, ReportFile
@@ -55,17 +54,6 @@ class Job:
         found = load(self.release.command)
         assert isinstance(found, JobCommand)
         return found
-
-    def like(self, place: str) -> Job:
-        """The same with the c of the release at a place."""
-        return dataclasses.replace(self, argv=(*self.argv, "--like", place))
-
-    def later(self) -> Job:
-        """The same in runs that take c from an earlier one: what it costs is the same for any c, and more in all than with the
-        draw of c, which composes better."""
-        if not periods.placeholders(self.report.output.values[0]) or not chooses_cap(self.args()):
-            return self
-        return dataclasses.replace(self, argv=(*self.argv, "--max-per-item", "1"))
 
     def args(self) -> argparse.Namespace:
         """The arguments as the command's parser gives them, new each time: commands change theirs."""
@@ -147,7 +135,7 @@ def cost_at(report: ReportFile, period: str | None = None) -> CostAt:
 
     def cost(name: str, epsilon: float, delta: float) -> Sequence[Guarantee]:
         budgets = {name: Budget(epsilon=epsilon, delta=delta)}
-        return (_job(report, report.named(name), period, values, budgets).later().guarantee(),)
+        return (_job(report, report.named(name), period, values, budgets).guarantee(),)
 
     return cost
 

@@ -173,7 +173,7 @@ def _planned_for(report: ReportFile, period: str | None) -> str | None:
 
 
 def _planned(job: Job, marking: Job) -> Planned:
-    guarantee = job.later().guarantee()
+    guarantee = job.guarantee()
     digest = asked_digests(marking.checked(), job.command.name, marking.plan())[0]
     return Planned(job, guarantee, Approved(job.name, job.command.name, digest, guarantee.epsilon, guarantee.delta))
 

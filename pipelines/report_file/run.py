@@ -20,7 +20,6 @@ from headcount.pipelines.report_file.jobs import Job, jobs, output_of
 from headcount.pipelines.report_file.nodes import mistake
 from headcount.pipelines.report_file.promised import budgets_of, dataset_of, refuse_unapproved
 from headcount.pipelines.report_file.room import Cost, refuse_together
-from headcount.pipelines.report_file.same_cap import with_same_caps
 from headcount.pipelines.reports.outcome import Outcome
 from headcount.pipelines.storage import stores
 
@@ -56,7 +55,7 @@ def check_report(path: str, period: str | None, beam_flags: Sequence[str]) -> Ch
         dataset = dataset_of(report)
     except ParameterError as error:
         raise mistake(report.path, report.account["ledger"].line, str(error)) from None
-    made = with_same_caps(jobs(report, period, budgets_of(report, period, dataset)), beam_flags)
+    made = jobs(report, period, budgets_of(report, period, dataset))
     looked = [_looked(job, beam_flags) for job in made]
     return Checked(report, made, looked, _room(report, made, looked))
 

@@ -144,10 +144,13 @@ def counted(report: Mapping[str, Any]) -> list[str]:
 def _beyond(report: Mapping[str, Any]) -> list[str]:
     """That a limit leaves events out of all numbers, and which release it was taken from."""
     earlier, cap = report.get("details", {}).get("parameters", {}).get("like"), cap_of(report)
-    if not capped(report):
+    words = capped(report)
+    if not words:
         return []
+    events = {"events", "bounded_events"} & report["columns"].keys() or report["command"] != "aggregate"
     taken = [] if earlier is None else [f"{cap:,} of a user is what release {name(earlier)} counts, too (--like)"]
-    return [f"what a user has beyond {cap:,} is in none of these numbers; headcount total counts it, too", *taken]
+    whole = "; headcount total counts it, too" if events else ""
+    return [f"what is beyond {words.removeprefix('at most ')} is in none of these numbers{whole}", *taken]
 
 
 def missing(report: Mapping[str, Any]) -> list[str]:

@@ -29,17 +29,19 @@ def cap_of(report: Mapping[str, Any]) -> int:
     return int(chosen.get("max_per_item") or given.get("max_per_item") or 0)
 
 
-def at_most(cap: int, keys: Sequence[str]) -> str:
-    """How many count, in words, for rows with these key columns."""
+def at_most(cap: int, keys: Sequence[str], details: Mapping[str, Any]) -> str:
+    """How many count, in words, for rows with these key columns: of a user, or of a user in one day if that is the unit."""
     words = [name(key) for key in keys] or ["item"]
-    return f"at most {cap:,} of a user on one {' and '.join(filter(None, (', '.join(words[:-1]), words[-1])))}"
+    whose = " in one ".join(["a user", *_window(details)])
+    return f"at most {cap:,} of {whose} on one {' and '.join(filter(None, (', '.join(words[:-1]), words[-1])))}"
 
 
 def capped(report: Mapping[str, Any]) -> str:
     """The same of a release whose rows have events or sums; nothing where it has no limit."""
     columns, cap = report.get("columns", {}), cap_of(report)
     keys = report.get("keys", [])[-1:] if LEVEL in columns else report.get("keys", [])  # events are cut on the leaves
-    return at_most(cap, keys) if cap and any(called(report, each) != each for each in columns) else ""
+    has_some = any(called(report, each) != each for each in columns)
+    return at_most(cap, keys, report.get("details", {})) if cap and has_some else ""
 
 
 def called(report: Mapping[str, Any], column: str) -> str:
@@ -47,10 +49,16 @@ def called(report: Mapping[str, Any], column: str) -> str:
     given, command = report.get("details", {}).get("parameters", {}), report.get("command")
     if command not in _EVENTS or given.get("of") == "users" or column in report.get("keys", []):
         return column
-    cap = cap_of(report)
+    cap, leaf = cap_of(report), [name(key) for key in report["keys"][-1:]] if LEVEL in report.get("columns", {}) else []
+    whose = " and ".join(["a user", *_window(report["details"]), *leaf])
     if command == "aggregate" and column.startswith(_SUMS) and not column.endswith(("_stddev", "_low", "_high")):
-        return f"{column}, at most {cap:,} rows a user" if cap else column
+        return f"{column}, at most {cap:,} rows {whose}" if cap else column
     what = _EVENTS[str(command)].get(column)
     if what is None or (command == "count-release" and not cap):
         return column
-    return f"{what}, at most {cap:,} a user" if cap else what
+    return f"{what}, at most {cap:,} {whose}" if cap else what
+
+
+def _window(details: Mapping[str, Any]) -> list[str]:
+    """The window in which a user is told apart, such as a day, if users are told apart in each."""
+    return details.get("guarantee", {}).get("unit", "user").split("-")[1:]

@@ -136,16 +136,16 @@ def _histogram_meanings(columns: Collection[str], keys: Sequence[str], details: 
     of, chosen = details["parameters"]["of"], details.get("chosen", {})
     left = f"the {of} of the item that were left after limiting how much each user counts, with noise"
     cap = chosen.get("max_per_item") or details["parameters"].get("max_per_item")
-    most_of_one = f", {at_most(cap, keys)}" if cap and of == "events" else ""
+    most_of_one = f", {at_most(cap, keys, details)}" if cap and of == "events" else ""
     if "count" not in columns:
         return {"bounded_count": f"{left}{most_of_one}: the true number may be far above it"}
     most = chosen.get("totals_bound", 0)
     if LEVEL in columns:
-        counted = _of_node(of, cap and at_most(cap, keys[-1:]), details["parameters"].get("home", False))
+        counted = _of_node(of, cap and at_most(cap, keys[-1:], details), details["parameters"].get("home", False))
     elif of == "users":
         counted = "users of the item" + (f"; at most {most:,} items of one user count in all" if most else "")
     elif cap:
-        counted = f"events of the item, {at_most(cap, keys)}" + (
+        counted = f"events of the item, {at_most(cap, keys, details)}" + (
             f", and at most {most:,} of a user in all" if most else ""
         )
     else:
@@ -219,9 +219,8 @@ def _metric_meanings(columns: Sequence[str], keys: Sequence[str], report: Mappin
     details = report.get("details", {})
     parameters, cap = details.get("parameters", {}), details.get("chosen", {}).get("max_per_item")
     shares, ratios = (_named(parameters.get(kind)) for kind in ("share", "ratio"))
-    count = (
-        at_most(cap, [*keys][-1:] if LEVEL in columns else [*keys]) if cap else "a limited number of a user on one item"
-    )
+    leaf = [*keys][-1:] if LEVEL in columns else [*keys]
+    count = at_most(cap, leaf, details) if cap else "a limited number of a user on one item"
     for column in columns:
         if is_quantile(column, columns):
             found |= {column: _QUANTILE}

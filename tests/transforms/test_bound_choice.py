@@ -211,7 +211,7 @@ def test_the_guarantee_gives_shares_and_candidates_before_anything_runs():
     assert (guarantee.epsilon, guarantee.delta) == (2, 1e-8)
     assert (choice.epsilon, choice.delta, noise.epsilon, noise.delta) == (0.1, 0, 1.9, 1e-8)
     assert choice.details["bounds"] == "1 to 10000"
-    assert choice.details["candidates"] == 354
+    assert choice.details["candidates"] == 270
 
 
 def test_only_the_descent_takes_a_part_of_delta():

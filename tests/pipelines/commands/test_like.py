@@ -13,6 +13,7 @@ import pytest
 import headcount
 from headcount.pipelines.flags.like import earlier_cap
 from headcount.pipelines.main import main
+from headcount.pipelines.sinks.finished import sealed
 from tests.fixed_key import write_fixed_key
 
 FILE = "counts-00000-of-00001.csv"
@@ -28,6 +29,10 @@ def place(tmp_path_factory):
     write_fixed_key(folder / "key")
     run(folder, "histogram", folder / "first", *SHAPE, "--of", "events")
     run(folder, "histogram", folder / "users", *SHAPE)
+    changed = json.loads((folder / "first" / "report.json").read_text())
+    changed["details"]["chosen"]["max_per_item"] = 7
+    (folder / "changed.json").write_text(json.dumps(changed))
+    (folder / "deep.json").write_text("[" * 100_000)
     return folder
 
 
@@ -68,6 +73,29 @@ def test_an_aggregate_takes_that_of_a_histogram_a_call_that_of_a_report_and_both
     assert made.report["details"]["parameters"]["max_per_item"] == cap
 
 
+def test_an_approved_plan_is_of_one_c(place, tmp_path, capsys):
+    """What a file holds is asked for like what is given: another c than the one that was approved is refused."""
+    url, given = f"sqlite:///{tmp_path}/ledger.db", [*SHAPE, "--of", "events", "--label", "items"]
+    account = ["--ledger", url]
+    limit = ["--limit-epsilon", "9", "--limit-delta", "1e-5", "--approved-only"]
+    assert main(["ledger", "create", "d", *limit, *account]) == 0
+    cap = json.loads((place / "first/report.json").read_text())["details"]["chosen"]["max_per_item"]
+    plan = tmp_path / "report.yaml"
+    flags = f"item: item, epsilon: {SHAPE[SHAPE.index('--epsilon') + 1]}, delta: {SHAPE[SHAPE.index('--delta') + 1]}"
+    plan.write_text(
+        f"data: {{input: {place / 'events.parquet'}, user: who}}\nkey_file: {place / 'key'}\nledger: {url}\ndataset: d\n"
+        f"output: {tmp_path}/out\nreleases:\n  items: {{command: histogram, {flags}, of: events, max_per_item: {cap}}}\n"
+    )
+    assert main(["ledger", "approve", "d", str(plan), "--by", "an officer", *account]) == 0
+    other = json.loads((place / "first/report.json").read_text()) | {"content_sha256": None}
+    other["details"]["chosen"]["max_per_item"] = cap + 1
+    (tmp_path / "other.json").write_bytes(sealed(other))
+    account += ["--dataset", "d"]
+    run(place, "histogram", tmp_path / "a", *given, *account, "--like", tmp_path / "other.json", status=2)
+    assert "approve" in capsys.readouterr().err
+    run(place, "histogram", tmp_path / "b", *given, *account, "--like", place / "first")
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
@@ -80,12 +108,16 @@ def test_an_aggregate_takes_that_of_a_histogram_a_call_that_of_a_report_and_both
         (["--like", "users"], "--like must be a release of events, of which a limited number of a user count"),
         (["--like", "key"], "--like must be an output that is complete"),
         (["--like", "nowhere"], "--like must be an output that is complete, got"),
+        (["--like", "changed.json"], "--like must be a release as its job wrote it; this one is changed"),
+        (["--like", "deep.json"], "--like must be an output of Headcount"),
+        (
+            ["--protect", "user-day", "--time", "at"],
+            "--like is a release that protects each user, and this one each user-day",
+        ),
     ],
 )
 def test_what_is_refused(place, tmp_path, flags, said, capsys):
-    words = [
-        str(place / word) if word in ("users", "nowhere", "key") and flags[0] == "--like" else word for word in flags
-    ]
+    words = [str(place / word) if flags[0] == "--like" and not word.startswith("--") else word for word in flags]
     like = [] if flags[0] == "--like" else ["--like", place / "first"]
     of = [] if flags[0] == "--of" else ["--of", "events"]
     run(place, "histogram", tmp_path / "out", *SHAPE, *of, *like, *words, status=2)

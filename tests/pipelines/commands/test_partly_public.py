@@ -157,7 +157,8 @@ def test_metrics_are_series_too(given, tmp_path):
     assert "mean events" in str(result) and "keys were named, with 10 rows each" in str(result)
     result.save(tmp_path / "out")
     page = (tmp_path / "out" / "report.html").read_text()
-    assert page.count('<svg class="spark"') == 24 and "<h2>Events by at_day: the 12 largest" in page
+    assert page.count('<svg class="spark"') == 24
+    assert "<h2>Events, at most 10 a user: the 12 largest of 55 keys, by at_day" in page
 
 
 def test_rows_with_more_or_other_public_columns_are_no_series(counted):

@@ -36,7 +36,7 @@ def test_events_are_called_what_they_are_on_a_terminal_a_page_and_in_a_notebook(
     assert head in line and "count" not in line.split()
     assert f"{title}, and at most" in events.report["columns"]["count"]
     assert any(each.startswith("each number is an estimate of the events") for each in table)
-    beyond = "what a user has beyond 3 is in none of these numbers; headcount total counts it, too"
+    beyond = "what is beyond 3 of a user on one page is in none of these numbers; headcount total counts it, too"
     assert beyond in table
     shown = events._repr_html_()
     assert head in shown and "count" not in shown.split()
@@ -103,4 +103,12 @@ def test_what_was_chosen_goes_before_what_was_given_and_leaves_have_a_limit_in_l
     assert cap_of(report) == 10 and capped(report) == "at most 10 of a user on one city"
     flat = {**report, "columns": dict.fromkeys(("country", "city", "count"), "")}
     assert capped(flat) == "at most 10 of a user on one country and city"
+    assert called(report, "count") == "events, at most 10 a user and city", "of the nodes above, a user may have more"
     assert called({**report, "keys": ["count"]}, "count") == "count", "a key may have that name"
+
+
+def test_where_a_user_is_told_apart_by_day_so_are_its_events():
+    details = {"parameters": {"of": "events", "max_per_item": 10}, "guarantee": {"unit": "user-day"}}
+    report = {"command": "histogram", "keys": ["page"], "columns": {"page": "", "count": ""}, "details": details}
+    assert called(report, "count") == "events, at most 10 a user and day"
+    assert capped(report) == "at most 10 of a user in one day on one page"
