@@ -282,13 +282,14 @@ class JobCommand(Command, Generic[M]):
     def plan(self, args: argparse.Namespace, made: M, item_type: type) -> Plan:
         """What the command says of itself. Parameters are as its flags give them, where it does not say otherwise."""
         from headcount.pipelines.flags import options
-        from headcount.pipelines.flags.like import with_earlier_cap
 
         flags = argparse.ArgumentParser(add_help=False)
         self.add_arguments(flags)
         plan = self.make_plan(args, made, item_type)
-        # What --like takes from a file is asked for like what is given: a plan that was approved names it.
-        asked = options.reported(flags, with_earlier_cap(args) if hasattr(args, "like") else args)
+        asked = options.reported(flags, args)
+        # What is taken from the file of an earlier release is asked for like what is given: a plan that was approved is of it.
+        if any(getattr(args, name, None) is not None for name in ("like", "bound_from")):
+            asked |= {name: plan.parameters.get(name) for name in ("bound", "max_per_item", "noise")}
         return dataclasses.replace(plan.stating({**asked, **plan.parameters}), asked=asked)
 
     def outcome(self, args: argparse.Namespace, beam_flags: Sequence[str], sink: Any = None) -> Outcome:

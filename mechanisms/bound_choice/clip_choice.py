@@ -10,9 +10,9 @@ see, the third how much the totals of groups see by which these counts are calib
 q is a hundredth: c is raised by a step where one in a hundred of the pairs of a user and an item needs it, each user with a
 weight of one, so that a few users who do very much cannot raise it. cost is the expected error of one count by noise at R = 1.
 worth is the sum over users of the events that R leaves, each user cut to MOST_WORTH R where the norm is l2. A part of what R
-leaves out is misplaced by the calibration: the price, a half, stands for it; without
-totals it is one. A fifth saves as much where users are alike, but on other data it chooses norms so small that the largest
-counts lie outside of their intervals. What a norm of B leaves out is lost: B is chosen as for one total (`one_total`).
+leaves out is misplaced by the calibration: the price, a half, stands for it; without totals it is one. A fifth saves as much
+where users are alike, but on other data it chooses norms so small that the largest counts lie outside of their intervals. What
+a norm of B leaves out is lost: B is chosen as for one total (`one_total`).
 
 Guarantee: each of the three is a draw of bounded range (`choice.exponential`), epsilon-differentially private with delta 0, for
 any price. Each may depend on those before it, and their ranges add up. Proof: docs/proofs/bound-choice.md.

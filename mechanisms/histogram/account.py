@@ -226,8 +226,8 @@ def make_account(
     plan, and `ranges` is the number of ranges to be chosen. With `users_too`, totals of users have a bound of their own
     beside those of events; with `capped`, it is chosen how many events of one user on one item count; with `alone`, whether
     counts of a public list stand alone. A selection curve names items, with counts and totals as sharp as they would be beside
-    names by noise; by noise, where that leaves a curve too little. With `way_given` nothing is drawn
-    for how items are named, and its share is spent on all the rest."""
+    names by noise; by noise, where that leaves a curve too little. With `way_given` nothing is drawn for how items are named,
+    and its share is spent on all the rest."""
     check_budget(budget)
     if named:
         check_delta_for_names(budget.delta)

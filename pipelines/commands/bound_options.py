@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any, NamedTuple
 
 from headcount.mechanisms.bound_choice.by_name.methods import METHODS
@@ -11,8 +10,8 @@ from headcount.mechanisms.bound_choice.joint import OBJECTIVES
 from headcount.mechanisms.bounding.steps import MAX_BOUND, check_bound
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines.flags import groups, numbers
+from headcount.pipelines.flags.earlier import earlier_report
 from headcount.pipelines.flags.flag import add
-from headcount.pipelines.storage import stores
 
 
 def add_choice(group: argparse._ArgumentGroup, partly: bool = False) -> None:
@@ -84,14 +83,7 @@ def add_bound_from(group: argparse._ArgumentGroup) -> None:
 def choice_from_release(path: str) -> ChoiceFromRelease:
     """The choice in the report of `headcount choose-bound`."""
     try:
-        report = json.loads(stores.read(path))
-    except OSError as error:
-        reason = error.strerror or "no such file, or not readable"
-        raise argparse.ArgumentTypeError(f"must be a file that can be read, got {path!r}: {reason}") from None
-    except ValueError:
-        report = None
-    try:
-        return choice_in(report)
+        return choice_in(earlier_report(path, path, "a file that can be read"))
     except ParameterError:
         raise argparse.ArgumentTypeError(
             f"must be the report.json of an output of headcount choose-bound, got {path!r}"

@@ -7,13 +7,13 @@ noise and bounds may differ, and c may not.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines.flags import options
 from headcount.pipelines.flags.account import release_id
+from headcount.pipelines.flags.earlier import earlier_report
 from headcount.pipelines.flags.flag import add
 from headcount.pipelines.flags.protection import protection
 from headcount.pipelines.sinks.capped import cap_of
@@ -51,14 +51,7 @@ def earlier_cap(path: str) -> EarlierCap:
     """That of a complete output, by its folder or its report.json."""
     place = path if path.endswith(".json") else stores.join(path, _REPORT)
     try:
-        report = json.loads(stores.read(place))
-    except OSError as error:
-        reason = error.strerror or "no such file, or not readable"
-        raise argparse.ArgumentTypeError(f"must be an output that is complete, got {path!r}: {reason}") from None
-    except (ValueError, RecursionError):
-        report = None
-    try:
-        return cap_in(report)
+        return cap_in(earlier_report(place, path, "an output that is complete"))
     except ParameterError as error:
         raise argparse.ArgumentTypeError(f"{str(error).removeprefix('like ')}, got {path!r}") from None
 

@@ -12,6 +12,7 @@ import pytest
 
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines import parser
+from headcount.pipelines.command import load
 from headcount.pipelines.commands import choose_bound, histogram
 from headcount.pipelines.main import main
 from tests.fixed_key import write_fixed_key
@@ -242,6 +243,19 @@ def test_a_bound_that_was_chosen_before_is_the_bound_of_any_release(place, tmp_p
     assert found["details"]["parameters"].pop("bound_from") == report["release_id"]
     assert found | {"content_sha256": 0} == by_hand | {"content_sha256": 0}
     assert all("choice" not in step["name"] for step in found["details"]["guarantee"]["mechanisms"])
+    histogram = load("histogram")
+    taken = [*ONE_STAGE, "--bound-from", str(tmp_path / "bound" / "report.json")]
+    given = [str(word) for word in (*ONE_STAGE, *given)]
+    asked = []
+    for words in (taken, given):
+        args, _ = parser.parse(histogram, words)
+        histogram.check(args)
+        asked.append(histogram.plan(args, histogram.make_mechanism(args, str), str).asked)
+    kept = ("bound", "noise", "max_per_item")
+    assert [asked[0].get(name) for name in kept] == [asked[1].get(name) for name in kept], (
+        "an approved plan is of one bound"
+    )
+    assert asked[0]["bound"] == chosen["bound"]
 
 
 @pytest.mark.parametrize(
@@ -256,6 +270,7 @@ def test_a_bound_that_was_chosen_before_is_the_bound_of_any_release(place, tmp_p
         (["--objective", "items"], "--objective items is for --bound auto"),
         (["--bound-from", "other.json"], "--bound-from must be the report.json of an output of headcount choose-bound"),
         (["--bound-from", "key"], "--bound-from must be the report.json of an output of headcount choose-bound"),
+        (["--bound-from", "deep.json"], "--bound-from must be the report.json of an output of headcount choose-bound"),
         (["--bound-from", "nowhere.json"], "--bound-from must be a file that can be read, got 'nowhere.json'"),
     ],
 )
@@ -273,6 +288,7 @@ def test_a_bound_of_another_promise_is_refused(place, monkeypatch, capsys, flags
     }
     (place / "bound.json").write_text(json.dumps(report))
     (place / "other.json").write_text(json.dumps(report | {"command": "histogram"}))
+    (place / "deep.json").write_text("[" * 100_000)
     file = [] if "--bound-from" in flags else ["--bound-from", "bound.json"]
     stage = [] if "--method" in flags else ["--method", "one-stage"]
     stage += [] if "--of" in flags else ["--of", "events"]
